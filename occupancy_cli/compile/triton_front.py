@@ -1,0 +1,408 @@
+"""The one place that touches Triton, its internals included, for every supported version.
+
+A request goes through Triton's own front door: a compile-only driver answers for the target GPU, stand-ins answer for
+tensors, and `JITFunction.warmup` specializes, and compiles, exactly as a launch would. What is touched beyond the
+public interface is listed in `INTERNALS` and verified by `check_internals`, so that a Triton that moved one of them
+fails loudly and by name.
+
+Runs in worker processes only: importing it imports Triton.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.backends.nvidia import compiler as nvidia_compiler
+from triton.runtime import driver as runtime_driver
+from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.jit import JITFunction
+
+from occupancy_cli.errors import InputError
+
+VERSION: str = triton.__version__
+
+INTERNALS: tuple[tuple[str, str], ...] = (
+    ("triton.runtime.driver", "set_active: puts the compile-only driver in place"),
+    ("triton.backends.nvidia.compiler.CUDABackend.add_stages", "wrapped, to stop after shared-memory allocation"),
+    ("triton.backends.nvidia.compiler.CUDABackend.make_llir", "run with its pass registry seen through a filter"),
+    ("triton.backends.nvidia.compiler.{passes,nvidia,llvm}", "the names that make_llir reads its passes from"),
+    ("triton.runtime.autotuner.Autotuner.{fn,configs,keys,prune_configs,nargs}", "configs as the autotuner sees them"),
+    ("triton.runtime.autotuner.Heuristics.{fn,values}", "values that heuristics give"),
+    ("triton.runtime.jit.JITFunction.{params,arg_names,device_caches,warmup}", "the signature and the compile itself"),
+)
+
+
+class TensorStandIn:
+    """Answers for a tensor argument: an element type and an address, which is all that specialization reads.
+
+    `align_bytes` is the largest power of two that divides the address.
+    """
+
+    def __init__(self, dtype: str, align_bytes: int) -> None:
+        self.dtype = dtype
+        self._address = align_bytes
+        self.shape = (1,)
+        self.device = "cuda"
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def ptr_range(self) -> int:
+        return 0
+
+    def stride(self, _dim: int | None = None) -> Any:
+        return (1,)
+
+    def element_size(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return f"TensorStandIn({self.dtype})"
+
+
+class CompileOnlyDriver(DriverBase):  # type: ignore[misc]
+    """A driver whose device is a target that need not exist: it answers questions and launches nothing."""
+
+    def __init__(self, arch: int, shared_per_cta_optin_bytes: int, sm_count: int, registers_per_sm: int) -> None:
+        self._target = GPUTarget("cuda", arch, 32)
+        self.utils = types.SimpleNamespace(
+            get_device_properties=lambda _device: {
+                "max_shared_mem": shared_per_cta_optin_bytes,
+                "max_num_regs": registers_per_sm,
+                "multiprocessor_count": sm_count,
+                "warpSize": 32,
+                "sm_clock_rate": 0,
+                "mem_clock_rate": 0,
+                "mem_bus_width": 0,
+            },
+            load_binary=lambda *_args: (0, 0, 0, 0, 1024),
+            unload_module=lambda *_args: None,
+        )
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cuda", 0)
+
+    # JITFunction keeps its backend per device index, so each target has an index of its own: without it a request for
+    # one target silently returns the binary of another.
+    def get_current_device(self) -> int:
+        return int(self._target.arch)
+
+    def set_current_device(self, _device: int) -> None:
+        return None
+
+    def get_current_stream(self, _device: int | None = None) -> int:
+        return 0
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        return lambda _call, **_kwargs: [0.0, 0.0, 0.0]
+
+
+def install_driver(arch: int, shared_per_cta_optin_bytes: int, sm_count: int, registers_per_sm: int) -> None:
+    """Make the compile-only driver for `arch` (120 for compute capability 12.0) the active one."""
+    runtime_driver.set_active(CompileOnlyDriver(arch, shared_per_cta_optin_bytes, sm_count, registers_per_sm))
+
+
+# --- what a kernel object is -------------------------------------------------------------------------------------
+
+
+def is_kernel(value: Any) -> bool:
+    """Whether `value` is a Triton kernel, decorated or not."""
+    return isinstance(value, (JITFunction, Autotuner, Heuristics))
+
+
+def layers(kernel: Any) -> tuple[list[Autotuner | Heuristics], JITFunction]:
+    """The decorators around a kernel from the outermost in, and the `JITFunction` inside."""
+    around: list[Autotuner | Heuristics] = []
+    while not isinstance(kernel, JITFunction):
+        around.append(kernel)
+        kernel = kernel.fn
+    return around, kernel
+
+
+def describe(kernel: Any) -> dict[str, Any]:
+    """Signature, autotune configs, keys and heuristics of a kernel, as plain data."""
+    around, jit = layers(kernel)
+    params = [
+        {
+            "name": p.name,
+            "constexpr": bool(p.is_constexpr),
+            "annotation": str(p.annotation) if isinstance(p.annotation, str) and p.annotation else "",
+            "default": _plain(p.default) if p.has_default else None,
+            "has_default": bool(p.has_default),
+        }
+        for p in jit.params
+    ]
+    described: dict[str, Any] = {"name": jit.fn.__name__, "params": params, "autotune": None, "heuristics": []}
+    for layer in around:
+        if isinstance(layer, Autotuner):
+            described["autotune"] = {
+                "configs": [config_values(c) for c in layer.configs],
+                "key": list(layer.keys),
+                "prunes": bool(layer.early_config_prune or layer.perf_model),
+                "restore_value": list(getattr(layer, "restore_value", []) or []),
+                "reset_to_zero": list(getattr(layer, "reset_to_zero", []) or []),
+            }
+        else:
+            described["heuristics"] += list(layer.values)
+    described["source_files"] = sorted(_source_files(jit))
+    return described
+
+
+def config_values(config: Any) -> dict[str, Any]:
+    """A `triton.Config` as plain data: its constexprs, then num_warps, num_stages, num_ctas, and maxnreg where set."""
+    values = {k: _plain(v) for k, v in config.kwargs.items()}
+    values |= {"num_warps": config.num_warps, "num_stages": config.num_stages, "num_ctas": config.num_ctas}
+    if getattr(config, "maxnreg", None) is not None:
+        values["maxnreg"] = config.maxnreg
+    return values
+
+
+def _plain(value: Any) -> Any:
+    value = getattr(value, "value", value)
+    return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
+
+
+def _source_files(jit: JITFunction) -> set[str]:
+    """The files of the kernel and of every JIT function that it reaches."""
+    seen: set[int] = set()
+    files: set[str] = set()
+    todo: list[Any] = [jit]
+    while todo:
+        fn = todo.pop()
+        if id(fn) in seen:
+            continue
+        seen.add(id(fn))
+        files.add(inspect.getsourcefile(fn.fn) or fn.fn.__code__.co_filename)
+        reached = dict(fn.fn.__globals__)
+        with contextlib.suppress(ValueError):
+            reached |= inspect.getclosurevars(fn.fn).nonlocals
+        names = set(fn.fn.__code__.co_names)
+        for name in names & reached.keys():
+            value = reached[name]
+            if isinstance(value, JITFunction):
+                todo.append(value)
+            elif isinstance(value, types.ModuleType):
+                todo += [v for n in names if isinstance(v := getattr(value, n, None), JITFunction)]
+    return {f for f in files if not f.startswith(str(triton.__path__[0]))}
+
+
+# --- configs that the autotuner would try ------------------------------------------------------------------------
+
+
+def pruned_configs(kernel: Any, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The autotune configs that survive `prune_configs_by` for these arguments, as `config_values`."""
+    around, _ = layers(kernel)
+    for layer in around:
+        if isinstance(layer, Autotuner):
+            layer.nargs = {k: v for k, v in arguments.items() if k in layer.arg_names}
+            rest = {k: v for k, v in arguments.items() if k not in layer.arg_names}
+            try:
+                return [config_values(c) for c in layer.prune_configs(rest)]
+            finally:
+                layer.nargs = None
+    raise InputError("the kernel has no @triton.autotune", where=getattr(kernel, "__name__", "kernel"))
+
+
+def with_heuristics(kernel: Any, arguments: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """All values of a launch: arguments, then, from the outermost decorator in, what each of them adds."""
+    values = dict(arguments)
+    around, _ = layers(kernel)
+    applied = False
+    for layer in around:
+        if isinstance(layer, Autotuner):
+            values |= config
+            applied = True
+        else:
+            for name, heuristic in layer.values.items():
+                values[name] = heuristic(dict(values))
+    if not applied:
+        values |= config
+    return values
+
+
+# --- compiling ---------------------------------------------------------------------------------------------------
+
+
+class _Allocated(BaseException):
+    """Thrown from inside `make_llir` once shared memory is allocated. Not an Exception: nothing may catch it."""
+
+    def __init__(self, module: Any, metadata: dict[str, Any]) -> None:
+        super().__init__()
+        self.ttgir = str(module)
+        self.shared_bytes = module.get_int_attr("ttg.shared")
+        self.tmem_columns = module.get_int_attr("ttg.tensor_memory_size") or 0
+        self.num_warps = module.get_int_attr("ttg.total-num-warps") or metadata["num_warps"]
+
+
+class _PassFilter:
+    """A view of Triton's pass registry that adds passes up to the allocation of shared memory, and none after it."""
+
+    def __init__(self, target: Any, state: dict[str, bool]) -> None:
+        self._target = target
+        self._state = state
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not name.startswith("add_"):
+            return _PassFilter(value, self._state) if isinstance(value, types.ModuleType) else value
+        if not self._state["allocated"]:
+            if name.startswith("add_allocate_shared_memory"):
+                self._state["allocated"] = True
+            return value
+        return value if name == "add_allocate_tensor_memory" else (lambda *_args, **_kwargs: None)
+
+
+class _StopAtLlvm:
+    """Stands for the `llvm` module in `make_llir`: by its first use the MLIR passes have run."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def __getattr__(self, _name: str) -> Any:
+        self._stop()
+        raise AssertionError("unreachable: the stop raises")
+
+
+def _allocation_stage(backend: Any, options: Any, metadata: dict[str, Any], module: Any, capability: int) -> None:
+    """Run `make_llir` up to its shared-memory allocation; always raises (`_Allocated` when that pass was there)."""
+    state = {"allocated": False}
+
+    def stop() -> None:
+        if state["allocated"] and module.get_int_attr("ttg.shared") is not None:
+            raise _Allocated(module, metadata)
+        raise EarlyStopUnavailable(f"Triton {VERSION} has no shared-memory allocation pass where it is looked for")
+
+    names = {"passes": nvidia_compiler.passes, "nvidia": nvidia_compiler.nvidia, "llvm": nvidia_compiler.llvm}
+    try:
+        nvidia_compiler.passes = _PassFilter(names["passes"], state)
+        nvidia_compiler.nvidia = _PassFilter(names["nvidia"], state)
+        nvidia_compiler.llvm = _StopAtLlvm(stop)
+        backend.make_llir(module, metadata, options, capability)
+    finally:
+        for name, value in names.items():
+            setattr(nvidia_compiler, name, value)
+    raise EarlyStopUnavailable(f"Triton {VERSION}: make_llir ended without using LLVM")
+
+
+class EarlyStopUnavailable(RuntimeError):
+    """This Triton does not allow stopping after shared-memory allocation; a full compile is needed."""
+
+
+@contextlib.contextmanager
+def stopping_at_allocation() -> Iterator[None]:
+    """While active, every compile ends after the shared-memory allocation pass, with `_Allocated`."""
+    backend_class = nvidia_compiler.CUDABackend
+    original = backend_class.add_stages
+
+    @functools.wraps(original)
+    def add_stages(self: Any, stages: dict[str, Any], options: Any, *rest: Any) -> None:
+        original(self, stages, options, *rest)
+        capability = int(str(options.arch).removeprefix("sm"))
+        stages["llir"] = lambda module, metadata: _allocation_stage(self, options, metadata, module, capability)
+
+    backend_class.add_stages = add_stages
+    try:
+        yield
+    finally:
+        backend_class.add_stages = original
+
+
+def compile_launch(kernel: Any, values: Mapping[str, Any], *, full: bool, want_map: bool = False) -> dict[str, Any]:
+    """Compile one launch for the active target.
+
+    `values` holds every argument, constexpr and launch option by name. With `full` false the compile stops after the
+    shared-memory allocation pass, and registers and spills are absent. Returns plain data: `shared_bytes`,
+    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`, and, of a full compile, `cubin` (bytes),
+    `ttgir` and `metadata`; `ttgir_allocated` (with allocation offsets) of an early stop or with `want_map`.
+    Raises what Triton raises.
+    """
+    _, jit = layers(kernel)
+    names = [p.name for p in jit.params]
+    positional = [values[n] for n in names]
+    options = {k: v for k, v in values.items() if k not in names}
+    result: dict[str, Any] = {}
+    if not full or want_map:
+        try:
+            with stopping_at_allocation():
+                jit.warmup(*positional, grid=(1,), **options)
+            raise EarlyStopUnavailable("the compile did not run")
+        except _Allocated as allocated:
+            result |= {
+                "shared_bytes": allocated.shared_bytes,
+                "num_warps": allocated.num_warps,
+                "num_ctas": int(options.get("num_ctas", 1)),
+                "tmem_columns": allocated.tmem_columns,
+                "ttgir_allocated": allocated.ttgir,
+            }
+            if not full:
+                return result
+    compiled = jit.warmup(*positional, grid=(1,), **options)
+    metadata = compiled.metadata
+    return result | {
+        "shared_bytes": metadata.shared,
+        "num_warps": metadata.num_warps,
+        "num_ctas": metadata.num_ctas,
+        "tmem_columns": getattr(metadata, "tmem_size", 0) or 0,
+        "cubin": compiled.asm["cubin"],
+        "ttgir": compiled.asm["ttgir"],
+        "name": metadata.name,
+    }
+
+
+def specialization_key(kernel: Any, values: Mapping[str, Any]) -> str:
+    """Triton's own specialization of a launch, as text: equal keys compile to the same binary."""
+    _, jit = layers(kernel)
+    device = runtime_driver.active.get_current_device()
+    *_, binder = jit.device_caches[device]
+    names = [p.name for p in jit.params]
+    bound = binder(*[values[n] for n in names], **{k: v for k, v in values.items() if k not in names})
+    return repr(bound[1])
+
+
+def ptxas_version(arch: int) -> str:
+    """The version of the ptxas that this Triton uses for `arch`; empty when it cannot be had."""
+    getter = getattr(nvidia_compiler, "get_ptxas", None)
+    if getter is None:
+        return ""
+    try:
+        tool = getter(arch) if inspect.signature(getter).parameters else getter()
+    except (RuntimeError, OSError, TypeError):
+        return ""
+    return str(getattr(tool, "version", "") or (tool[1] if isinstance(tool, tuple) else ""))
+
+
+def check_internals() -> list[str]:
+    """The internals this module relies on that this Triton lacks; empty when all are where they are looked for."""
+    missing = []
+    backend = getattr(nvidia_compiler, "CUDABackend", None)
+    for name in ("add_stages", "make_llir"):
+        if not hasattr(backend, name):
+            missing.append(f"triton.backends.nvidia.compiler.CUDABackend.{name}")
+    for name in ("passes", "nvidia", "llvm"):
+        if not hasattr(nvidia_compiler, name):
+            missing.append(f"triton.backends.nvidia.compiler.{name}")
+    for owner, names in ((Autotuner, ("prune_configs",)), (JITFunction, ("warmup",))):
+        missing += [f"{owner.__module__}.{owner.__name__}.{n}" for n in names if not hasattr(owner, n)]
+    if not hasattr(runtime_driver, "set_active"):
+        missing.append("triton.runtime.driver.set_active")
+    return missing
