@@ -65,7 +65,7 @@ def nearest(name: str, valid: Iterable[str], most: int = 3) -> list[str]:
 
 
 def unknown_name(what: str, name: str, valid: Iterable[str], *, where: str = "") -> UnknownNameError:
-    """An error for `name`, which is no `what` (such as "GPU" or "knob"), with the nearest valid names or all of them."""
+    """An error for `name`, which is no `what` ("GPU", "knob"), with the nearest valid names or all of them."""
     names = sorted(set(valid))
     close = nearest(name, names)
     if close:

@@ -1,0 +1,297 @@
+"""The kernel spec file, `occupancy/kernel-spec/1`: what a kernel is called with, what tunes it, what it launches.
+
+`KernelSpecFile` is the schema itself (`occupancy schema spec` prints it); `load_spec` reads a YAML file strictly and
+says where a wrong value stands. Nothing in a spec is executed: expressions are arithmetic (`expressions`), and the
+kernel that it names is loaded by a worker process only.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.intake.expressions import parse_expression
+from occupancy_cli.intake.yaml_file import Document, KeyPath, load_yaml
+
+SCHEMA = "occupancy/kernel-spec/1"
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+ELEMENT_TYPES = (
+    *("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+    *("fp16", "bf16", "fp32", "fp64", "fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16"),
+)
+TYPE_ALIASES = {
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+}
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def canonical_type(text: str) -> str:
+    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64, 64]>`; ValueError if none."""
+    given = text.strip()
+    if given in ("none", "None"):
+        return "none"
+    if match := _DESCRIPTOR.match(given):
+        _element(match.group(1))
+        return re.sub(r"\s+", "", given)
+    pointer = given.startswith("*")
+    return ("*" if pointer else "") + _element(given[1:] if pointer else given)
+
+
+def _element(name: str) -> str:
+    name = TYPE_ALIASES.get(name, name)
+    if name not in ELEMENT_TYPES:
+        close = nearest(name, [*ELEMENT_TYPES, *TYPE_ALIASES])
+        hint = f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(ELEMENT_TYPES)}"
+        raise ValueError(f"unknown type {name!r}{hint}")
+    return name
+
+
+class Argument(_Strict):
+    """One run-time argument of the kernel (constexpr parameters are not listed here)."""
+
+    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[64, 64]>")
+    value: Scalar | None = Field(None, description="value or expression; needed for integers, since they specialize")
+    align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=1 << 20)
+    heuristic: bool = Field(False, description="set by @triton.heuristics; the value given here is checked against it")
+
+    @field_validator("type")
+    @classmethod
+    def _known_type(cls, value: str) -> str:
+        return canonical_type(value)
+
+
+class Shape(_Strict):
+    """A number that the workload decides (batch, heads, ...)."""
+
+    default: int | float
+    help: str = ""
+
+
+class EachValue(_Strict):
+    """Candidate values made by counting: `value` for every `name` from `from` to `to`."""
+
+    name: Name = Field(alias="for")
+    first: Scalar = Field(1, alias="from")
+    last: Scalar = Field(alias="to")
+    value: Scalar
+
+
+class Knob(_Strict):
+    """Something a person sets: an environment variable of the server, or a constexpr."""
+
+    default: int | float | bool
+    values: list[int | float | bool] | EachValue = Field(
+        default_factory=list, description="what `recommend` may choose from"
+    )
+    env: str | None = Field(None, description="environment variable that sets it; honoured when analyzing")
+    help: str = ""
+
+
+class ConfigProduct(_Strict):
+    """Every combination of the values given."""
+
+    product: dict[Name, list[int | float | bool | str]]
+
+
+class Work(_Strict):
+    """Work of one CTA, where the kernel's IR does not tell. Expressions may also use pid0, pid1, pid2."""
+
+    iterations: Scalar | None = Field(None, description="iterations of the main loop of CTA (pid0, pid1, pid2)")
+    split: dict[Literal["tiles", "tiles_per_split", "axis"], Scalar] | None = Field(
+        None, description="tiles dealt along a grid axis, tiles_per_split to each index in turn"
+    )
+    prologue_bytes: Scalar | None = None
+    bytes_per_iteration: Scalar | None = None
+    epilogue_bytes: Scalar | None = None
+    unique_bytes_per_iteration: Scalar | None = None
+    tensor_flops_per_iteration: dict[Literal["bf16", "fp16", "fp8", "tf32", "int8"], Scalar] | None = None
+    fp32_flops_per_iteration: Scalar | None = None
+    dependent_loads: Scalar | None = None
+    pipeline_depth: Scalar | None = None
+
+
+class Launch(_Strict):
+    """One kernel and how it is launched."""
+
+    kernel: str = Field(description="path/to/file.py:kernel (relative to this file) or package.module:kernel")
+    arguments: dict[Name, Argument] = Field(default_factory=dict)
+    constexprs: dict[Name, Scalar | None] = Field(default_factory=dict, description="constexpr parameters, fixed")
+    configs: Literal["autotune"] | ConfigProduct | list[dict[Name, Any]] = Field(
+        default_factory=lambda: [{}], description="autotune | a list of configs | {product: {NAME: [values]}}"
+    )
+    grid: list[Scalar] = Field(min_length=1, max_length=3)
+    work: Work = Work()
+
+
+class Budgets(_Strict):
+    """What `occupancy check` holds the configs to, beside the shared-memory cap."""
+
+    max_shared_bytes: int | None = Field(None, ge=0)
+    max_registers_per_thread: int | None = Field(None, ge=1)
+    max_spill_bytes: int | None = Field(None, ge=0)
+    min_ctas_per_sm: int | None = Field(None, ge=1)
+    min_warps_per_sm: int | None = Field(None, ge=1)
+
+
+class Check(_Strict):
+    """What `occupancy check` looks at."""
+
+    gpus: list[str] = Field(default_factory=list, description="GPUs whose cap must hold; default: the command's")
+    use: Literal["all"] | list[dict[Name, Any]] = Field(
+        "all", description="the configs that are used: all, or those that match any of these values"
+    )
+    budgets: Budgets = Budgets()
+
+
+class KernelSpecFile(Launch):
+    """A kernel, its workload, its knobs, and the kernels that follow it."""
+
+    schema_: Literal["occupancy/kernel-spec/1"] = Field(alias="schema")
+    name: str | None = None
+    description: str = ""
+    shapes: dict[Name, int | float | Shape] = Field(default_factory=dict)
+    knobs: dict[Name, Knob] = Field(default_factory=dict)
+    derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
+    followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
+    partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
+    check: Check = Check()
+
+
+def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
+    """Read and validate a spec; one `InputError` naming file, line, key, value and the nearest valid key."""
+    document = load_yaml(path)
+    spec = validate(document)
+    _check_expressions(spec, document)
+    return spec, document
+
+
+def validate(document: Document) -> KernelSpecFile:
+    """The document as a spec, shorthands expanded (`q_ptr: "*bf16"`)."""
+    data = document.data
+    if not isinstance(data, dict):
+        raise InputError(f"a spec is a mapping that starts with `schema: {SCHEMA}`", where=document.path)
+    if data.get("schema") != SCHEMA:
+        problem = f"schema is {data.get('schema')!r}" if "schema" in data else "the key `schema` is missing"
+        raise InputError(problem, where=document.where(("schema",)), hint=f"This version reads `schema: {SCHEMA}`.")
+    data = _expand(data)
+    try:
+        return KernelSpecFile.model_validate(data)
+    except ValidationError as bad:
+        raise _as_input_error(bad, document) from None
+
+
+def _expand(data: dict[str, Any]) -> dict[str, Any]:
+    expanded = dict(data)
+    for launch in [expanded, *_copied(expanded, "followed_by")]:
+        arguments = launch.get("arguments")
+        if isinstance(arguments, dict):
+            launch["arguments"] = {k: {"type": v} if isinstance(v, str) else v for k, v in arguments.items()}
+    return expanded
+
+
+def _copied(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    items = data.get(key)
+    if not isinstance(items, list):
+        return []
+    data[key] = [dict(i) if isinstance(i, dict) else i for i in items]
+    return [i for i in data[key] if isinstance(i, dict)]
+
+
+def _as_input_error(bad: ValidationError, document: Document) -> InputError:
+    errors = bad.errors(include_url=False)
+    # Of a union's several complaints the one furthest inside speaks of what was meant.
+    error = max(errors, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden"))
+    at: KeyPath = tuple(p for p in error["loc"] if isinstance(p, int) or not _is_union_tag(p))
+    value = error.get("input")
+    shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
+    if error["type"] == "extra_forbidden":
+        valid = _keys_at(at[:-1])
+        close = nearest(str(at[-1]), valid)
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"Valid keys: {', '.join(sorted(valid))}"
+        return InputError(f"unknown key {at[-1]!r}", where=document.where(at), hint=hint)
+    if error["type"] == "missing":
+        return InputError(f"the key {at[-1]!r} is missing", where=document.where(at[:-1]))
+    message = error["msg"].removeprefix("Value error, ")
+    return InputError(f"{message[0].lower()}{message[1:]}{shown}", where=document.where(at))
+
+
+def _is_union_tag(part: str) -> bool:
+    return bool(
+        re.match(r"^(int|float|bool|str|Shape|EachValue|ConfigProduct|literal\[.*|list\[.*|dict\[.*|Annotated)", part)
+    ) and (part in ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct") or "[" in part)
+
+
+def _keys_at(at: KeyPath) -> list[str]:
+    """The valid keys of the mapping at `at`, by walking the models."""
+    model: Any = KernelSpecFile
+    for part in at:
+        if isinstance(part, int):
+            continue
+        fields = {f.alias or n: f for n, f in model.model_fields.items()}
+        field = fields.get(part)
+        if field is None:  # a name of the user's inside a mapping such as `arguments`
+            continue
+        inner = _models_in(field.annotation)
+        if not inner:
+            return []
+        model = inner[0]
+    return [f.alias or n for n, f in model.model_fields.items()]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for a in getattr(annotation, "__args__", ()) for m in _models_in(a)]
+
+
+def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
+    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
+
+    def parse(value: Any, at: KeyPath) -> None:
+        if isinstance(value, str):
+            parse_expression(value, document.where(at))
+
+    for name, value in spec.derived.items():
+        parse(value, ("derived", name))
+    parse(spec.partials_bytes, ("partials_bytes",))
+    for name, knob in spec.knobs.items():
+        if isinstance(knob.values, EachValue):
+            parse(knob.values.first, ("knobs", name, "values", "from"))
+            parse(knob.values.last, ("knobs", name, "values", "to"))
+            parse(knob.values.value, ("knobs", name, "values", "value"))
+    launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
+    launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
+    for launch, at in launches:
+        for i, axis in enumerate(launch.grid):
+            parse(axis, (*at, "grid", i))
+        for name, argument in launch.arguments.items():
+            parse(argument.value, (*at, "arguments", name, "value"))
+        for key, value in launch.work.model_dump(exclude_none=True).items():
+            if isinstance(value, dict):
+                for inner, text in value.items():
+                    parse(text, (*at, "work", key, inner))
+            else:
+                parse(value, (*at, "work", key))
