@@ -31,9 +31,9 @@ VERSION: str = triton.__version__
 
 INTERNALS: tuple[tuple[str, str], ...] = (
     ("triton.runtime.driver", "set_active: puts the compile-only driver in place"),
-    ("triton.backends.nvidia.compiler.CUDABackend.add_stages", "wrapped, to stop after shared-memory allocation"),
-    ("triton.backends.nvidia.compiler.CUDABackend.make_llir", "run with its pass registry seen through a filter"),
-    ("triton.backends.nvidia.compiler.{passes,nvidia,llvm}", "the names that make_llir reads its passes from"),
+    ("triton.backends.nvidia.compiler.CUDABackend.add_stages", "wrapped, to see shared memory once it is allocated"),
+    ("triton.backends.nvidia.compiler.CUDABackend.make_llir", "run in two parts, the first up to that allocation"),
+    ("triton.backends.nvidia.compiler.{ir,passes,nvidia}", "the names that make_llir takes its passes from"),
     ("triton.runtime.autotuner.Autotuner.{fn,configs,keys,prune_configs,nargs}", "configs as the autotuner sees them"),
     ("triton.runtime.autotuner.Heuristics.{fn,values}", "values that heuristics give"),
     ("triton.runtime.jit.JITFunction.{params,arg_names,device_caches,warmup}", "the signature and the compile itself"),
@@ -243,74 +243,104 @@ def with_heuristics(kernel: Any, arguments: Mapping[str, Any], config: Mapping[s
 # --- compiling ---------------------------------------------------------------------------------------------------
 
 
-class _Allocated(BaseException):
-    """Thrown from inside `make_llir` once shared memory is allocated. Not an Exception: nothing may catch it."""
+class _Stopped(BaseException):
+    """Thrown from inside `make_llir` to end a compile after allocation. Not an Exception: nothing may catch it."""
 
-    def __init__(self, module: Any, metadata: dict[str, Any]) -> None:
-        super().__init__()
-        self.ttgir = str(module)
+
+class Allocation:
+    """What the shared-memory allocation pass decided, filled in while a compile runs.
+
+    `stop_above`: end the compile there when more shared bytes than this are needed (-1: always, None: never).
+    """
+
+    def __init__(self, stop_above: int | None) -> None:
+        self.stop_above = stop_above
+        self.shared_bytes: int | None = None
+        self.tmem_columns = 0
+        self.num_warps = 0
+        self.ttgir = ""
+
+    def read(self, module: Any, metadata: Mapping[str, Any]) -> None:
+        """Take the figures from the module's attributes, and stop if they ask for it."""
         self.shared_bytes = module.get_int_attr("ttg.shared")
+        if self.shared_bytes is None:
+            return
         self.tmem_columns = module.get_int_attr("ttg.tensor_memory_size") or 0
         self.num_warps = module.get_int_attr("ttg.total-num-warps") or metadata["num_warps"]
+        self.ttgir = str(module)
+        if self.stop_above is not None and self.shared_bytes > self.stop_above:
+            raise _Stopped
 
 
-class _PassFilter:
-    """A view of Triton's pass registry that adds passes up to the allocation of shared memory, and none after it."""
+class _SplitPasses:
+    """Triton's pass registry, seen so that the passes of `make_llir` up to allocation run before the rest are added.
 
-    def __init__(self, target: Any, state: dict[str, bool]) -> None:
-        self._target = target
+    The first ones go to a pass manager of their own, which runs as soon as shared and tensor memory are allocated; the
+    rest go where `make_llir` sends them. Together they are the same passes in the same order on the same module.
+    """
+
+    def __init__(self, registry: Any, state: _SplitState) -> None:
+        self._registry = registry
         self._state = state
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._target, name)
-        if not name.startswith("add_"):
-            return _PassFilter(value, self._state) if isinstance(value, types.ModuleType) else value
-        if not self._state["allocated"]:
-            if name.startswith("add_allocate_shared_memory"):
-                self._state["allocated"] = True
+        value = getattr(self._registry, name)
+        if isinstance(value, types.ModuleType):
+            return _SplitPasses(value, self._state)
+        if not name.startswith("add_") or self._state.done:
             return value
-        return value if name == "add_allocate_tensor_memory" else (lambda *_args, **_kwargs: None)
+        if self._state.allocated and name != "add_allocate_tensor_memory":
+            self._state.run_first_part()
+            return value
+        if name.startswith("add_allocate_shared_memory"):
+            self._state.allocated = True
+        first = self._state.manager
+        return lambda _manager, *args, **kwargs: value(first, *args, **kwargs)
 
 
-class _StopAtLlvm:
-    """Stands for the `llvm` module in `make_llir`: by its first use the MLIR passes have run."""
+class _SplitState:
+    def __init__(self, module: Any, metadata: Mapping[str, Any], allocation: Allocation) -> None:
+        self.manager = nvidia_compiler.ir.pass_manager(module.context)
+        self.manager.enable_debug()
+        self.allocated = False
+        self.done = False
+        self._module = module
+        self._metadata = metadata
+        self._allocation = allocation
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
+    def run_first_part(self) -> None:
+        self.done = True
+        run = self.manager.run
+        # Triton 3.4's run takes the module alone, later ones a name for the timing report too.
+        try:
+            run(self._module, "allocate_shared_memory")
+        except TypeError:
+            run(self._module)
+        self._allocation.read(self._module, self._metadata)
 
-    def __getattr__(self, _name: str) -> Any:
-        self._stop()
-        raise AssertionError("unreachable: the stop raises")
 
-
-def _allocation_stage(backend: Any, options: Any, metadata: dict[str, Any], module: Any, capability: int) -> None:
-    """Run `make_llir` up to its shared-memory allocation; always raises (`_Allocated` when that pass was there)."""
-    state = {"allocated": False}
-
-    def stop() -> None:
-        if state["allocated"] and module.get_int_attr("ttg.shared") is not None:
-            raise _Allocated(module, metadata)
-        raise EarlyStopUnavailable(f"Triton {VERSION} has no shared-memory allocation pass where it is looked for")
-
-    names = {"passes": nvidia_compiler.passes, "nvidia": nvidia_compiler.nvidia, "llvm": nvidia_compiler.llvm}
+def _make_llir(backend: Any, module: Any, metadata: Any, options: Any, capability: int, allocation: Allocation) -> Any:
+    state = _SplitState(module, metadata, allocation)
+    names = {"passes": nvidia_compiler.passes, "nvidia": nvidia_compiler.nvidia}
     try:
-        nvidia_compiler.passes = _PassFilter(names["passes"], state)
-        nvidia_compiler.nvidia = _PassFilter(names["nvidia"], state)
-        nvidia_compiler.llvm = _StopAtLlvm(stop)
-        backend.make_llir(module, metadata, options, capability)
+        for name, registry in names.items():
+            setattr(nvidia_compiler, name, _SplitPasses(registry, state))
+        result = backend.make_llir(module, metadata, options, capability)
     finally:
-        for name, value in names.items():
-            setattr(nvidia_compiler, name, value)
-    raise EarlyStopUnavailable(f"Triton {VERSION}: make_llir ended without using LLVM")
+        for name, registry in names.items():
+            setattr(nvidia_compiler, name, registry)
+    if not state.done:
+        raise EarlyStopUnavailable(f"Triton {VERSION} has no shared-memory allocation pass where it is looked for")
+    return result
 
 
 class EarlyStopUnavailable(RuntimeError):
-    """This Triton does not allow stopping after shared-memory allocation; a full compile is needed."""
+    """This Triton's `make_llir` cannot be stopped after shared-memory allocation; only a plain compile is possible."""
 
 
 @contextlib.contextmanager
-def stopping_at_allocation() -> Iterator[None]:
-    """While active, every compile ends after the shared-memory allocation pass, with `_Allocated`."""
+def watching_allocation(allocation: Allocation) -> Iterator[None]:
+    """While active, every compile fills `allocation` on its way, and ends there when it says so."""
     backend_class = nvidia_compiler.CUDABackend
     original = backend_class.add_stages
 
@@ -318,7 +348,7 @@ def stopping_at_allocation() -> Iterator[None]:
     def add_stages(self: Any, stages: dict[str, Any], options: Any, *rest: Any) -> None:
         original(self, stages, options, *rest)
         capability = int(str(options.arch).removeprefix("sm"))
-        stages["llir"] = lambda module, metadata: _allocation_stage(self, options, metadata, module, capability)
+        stages["llir"] = lambda module, metadata: _make_llir(self, module, metadata, options, capability, allocation)
 
     backend_class.add_stages = add_stages
     try:
@@ -327,38 +357,45 @@ def stopping_at_allocation() -> Iterator[None]:
         backend_class.add_stages = original
 
 
-def compile_launch(kernel: Any, values: Mapping[str, Any], *, full: bool, want_map: bool = False) -> dict[str, Any]:
+def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | None) -> dict[str, Any]:
     """Compile one launch for the active target.
 
-    `values` holds every argument, constexpr and launch option by name. With `full` false the compile stops after the
-    shared-memory allocation pass, and registers and spills are absent. Returns plain data: `shared_bytes`,
-    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`, and, of a full compile, `cubin` (bytes),
-    `ttgir` and `metadata`; `ttgir_allocated` (with allocation offsets) of an early stop or with `want_map`.
-    Raises what Triton raises.
+    `values` holds every argument, constexpr and launch option by name. The compile ends after shared-memory allocation
+    when that needs more than `stop_above` bytes (-1: always; None: never). Returns plain data: `shared_bytes`,
+    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`, `ttgir_allocated` (TTGIR with allocation offsets)
+    and, of a compile that went on, `cubin` (bytes), `ttgir` and the kernel's `name`. Raises what Triton raises, and
+    `EarlyStopUnavailable` where this Triton cannot be watched.
     """
     _, jit = layers(kernel)
     names = [p.name for p in jit.params]
     positional = [values[n] for n in names]
     options = {k: v for k, v in values.items() if k not in names}
-    result: dict[str, Any] = {}
-    if not full or want_map:
-        try:
-            with stopping_at_allocation():
-                jit.warmup(*positional, grid=(1,), **options)
-            raise EarlyStopUnavailable("the compile did not run")
-        except _Allocated as allocated:
-            result |= {
-                "shared_bytes": allocated.shared_bytes,
-                "num_warps": allocated.num_warps,
-                "num_ctas": int(options.get("num_ctas", 1)),
-                "tmem_columns": allocated.tmem_columns,
-                "ttgir_allocated": allocated.ttgir,
-            }
-            if not full:
-                return result
-    compiled = jit.warmup(*positional, grid=(1,), **options)
+    allocation = Allocation(stop_above)
+    try:
+        with watching_allocation(allocation):
+            compiled = jit.warmup(*positional, grid=(1,), **options)
+    except _Stopped:
+        return {
+            "shared_bytes": allocation.shared_bytes,
+            "num_warps": allocation.num_warps,
+            "num_ctas": int(options.get("num_ctas", 1)),
+            "tmem_columns": allocation.tmem_columns,
+            "ttgir_allocated": allocation.ttgir,
+        }
+    return _compiled(compiled) | {"ttgir_allocated": allocation.ttgir}
+
+
+def compile_plainly(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """As `compile_launch` with nothing watched: exactly Triton's own compile."""
+    _, jit = layers(kernel)
+    names = [p.name for p in jit.params]
+    options = {k: v for k, v in values.items() if k not in names}
+    return _compiled(jit.warmup(*[values[n] for n in names], grid=(1,), **options))
+
+
+def _compiled(compiled: Any) -> dict[str, Any]:
     metadata = compiled.metadata
-    return result | {
+    return {
         "shared_bytes": metadata.shared,
         "num_warps": metadata.num_warps,
         "num_ctas": metadata.num_ctas,
@@ -367,6 +404,16 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, full: bool, want_m
         "ttgir": compiled.asm["ttgir"],
         "name": metadata.name,
     }
+
+
+def descriptor_stand_in(text: str) -> Any:
+    """A host tensor descriptor for `tensordesc<bf16[64, 64]>`: contiguous, with the block shape given."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    element, _, shape = text.removeprefix("tensordesc<").rstrip("]>").partition("[")
+    block = [int(n) for n in shape.split(",")]
+    strides = [1 << 20] * (len(block) - 1) + [1]
+    return TensorDescriptor(TensorStandIn(element, 16), [1 << 20] * len(block), strides, block)
 
 
 def specialization_key(kernel: Any, values: Mapping[str, Any]) -> str:
@@ -398,7 +445,7 @@ def check_internals() -> list[str]:
     for name in ("add_stages", "make_llir"):
         if not hasattr(backend, name):
             missing.append(f"triton.backends.nvidia.compiler.CUDABackend.{name}")
-    for name in ("passes", "nvidia", "llvm"):
+    for name in ("ir", "passes", "nvidia"):
         if not hasattr(nvidia_compiler, name):
             missing.append(f"triton.backends.nvidia.compiler.{name}")
     for owner, names in ((Autotuner, ("prune_configs",)), (JITFunction, ("warmup",))):

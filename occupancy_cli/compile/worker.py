@@ -1,0 +1,334 @@
+"""The process that loads kernels and compiles them: reads requests, one JSON a line, and answers each with one.
+
+Whatever a kernel file or the compiler prints goes to a capture file, not into the answers. The process may die at any
+time (an LLVM abort, a kernel file that calls `exit()`, a limit): its client notices, gives that request its reason,
+and starts another. Started as `python -m occupancy_cli.compile.worker`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import shutil
+import sys
+import sysconfig
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from occupancy_cli.compile.request import ArgumentValue, CompileRequest
+from occupancy_cli.errors import InputError, OccupancyError, unknown_name
+
+_MACHINE_VARIABLES = ("HOME", "PATH", "PWD", "TMPDIR", "TRITON_CACHE_DIR", "TRITON_HOME", "PYTHONPATH", "LANG", "TERM")
+_VERSIONED = ("triton", "torch", "numpy", "pydantic", "pydantic_core", "yaml", "elftools", "occupancy_cli")
+UNKNOWN_INT32 = 1 << 20
+UNKNOWN_INT64 = 1 << 40
+
+
+class EnvironmentReads:
+    """Records which environment variables are read, and the values they gave (None: not set)."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str | None] = {}
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """While active, reads through `os.environ` and `os.getenv` are recorded."""
+        cls = type(os.environ)
+        read = cls.__getitem__
+
+        def recorded(environ: Any, name: Any) -> Any:
+            value = None
+            try:
+                value = read(environ, name)
+            finally:
+                if isinstance(name, str) and name not in _MACHINE_VARIABLES:
+                    self.values[name] = value
+            return value
+
+        cls.__getitem__ = recorded  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            cls.__getitem__ = read  # type: ignore[method-assign]
+
+
+class Loaded:
+    """A kernel module as loaded: its object, the files it came from, the environment it read."""
+
+    def __init__(self, module: ModuleType, files: dict[str, str], env: dict[str, str | None]) -> None:
+        self.module = module
+        self.files = files
+        self.env = env
+
+
+_loaded: dict[str, Loaded] = {}
+
+
+def load(source: Mapping[str, Any]) -> Loaded:
+    """Import the module of `source`, once."""
+    name = source["file"] or source["module"]
+    if name not in _loaded:
+        reads = EnvironmentReads()
+        before = set(sys.modules)
+        with reads.recording():
+            module = _import_file(Path(name)) if source["file"] else importlib.import_module(name)
+        new = {n: m for n, m in sys.modules.items() if n not in before or m is module}
+        _loaded[name] = Loaded(module, _source_hashes(new.values()), reads.values)
+    return _loaded[name]
+
+
+def _import_file(path: Path) -> ModuleType:
+    package = path.parent
+    while (package / "__init__.py").is_file():
+        package = package.parent
+    root = str(package)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    name = ".".join(path.relative_to(package).with_suffix("").parts)
+    if name.endswith("__init__"):
+        name = name[: -len(".__init__")]
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
+        return sys.modules[name]
+    if package != path.parent:
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError("is not a Python file", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _source_hashes(modules: Any) -> dict[str, str]:
+    """SHA-256 of every source file among `modules` that no version number stands for."""
+    stdlib = sysconfig.get_paths()["stdlib"]
+    hashes = {}
+    for module in modules:
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        if file.startswith(stdlib) and "site-packages" not in file and "dist-packages" not in file:
+            continue
+        if module.__name__.partition(".")[0] in _VERSIONED:
+            continue
+        with contextlib.suppress(OSError):
+            hashes[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return hashes
+
+
+def _kernel(source: Mapping[str, Any]) -> Any:
+    from occupancy_cli.compile import triton_front
+
+    loaded = load(source)
+    value: Any = loaded.module
+    for part in source["kernel"].split("."):
+        value = getattr(value, part, None)
+        if value is None:
+            break
+    where = source["file"] or source["module"]
+    if not triton_front.is_kernel(value):
+        kernels = [n for n, v in vars(loaded.module).items() if triton_front.is_kernel(v)]
+        raise unknown_name("kernel", source["kernel"], kernels, where=where)
+    return value
+
+
+def _stand_in(argument: ArgumentValue) -> Any:
+    from occupancy_cli.compile import triton_front
+
+    if argument.type == "none":
+        return None
+    if argument.type.startswith("*"):
+        return triton_front.TensorStandIn(argument.type[1:], argument.align)
+    if argument.type.startswith("tensordesc<"):
+        return triton_front.descriptor_stand_in(argument.type)
+    if argument.value is not None:
+        return argument.value
+    if argument.type.startswith("fp") or argument.type.startswith("bf"):
+        return 1.5
+    if argument.type == "i1":
+        return True
+    return UNKNOWN_INT64 if argument.type in ("i64", "u64") else UNKNOWN_INT32
+
+
+def _describe(message: Mapping[str, Any]) -> dict[str, Any]:
+    from occupancy_cli.compile import triton_front
+
+    source = message["source"]
+    described = triton_front.describe(_kernel(source))
+    return {"described": described} | _dependencies(source)
+
+
+def _dependencies(source: Mapping[str, Any]) -> dict[str, Any]:
+    loaded = load(source)
+    return {"files": loaded.files, "env": loaded.env}
+
+
+def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
+    from occupancy_cli.compile import triton_front
+
+    request = CompileRequest.from_message(message["request"])
+    values = {a.name: _stand_in(a) for a in request.arguments} | dict(request.constexprs)
+    return {"configs": triton_front.pruned_configs(_kernel(message["request"]["source"]), values)}
+
+
+def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
+    from occupancy_cli.compile import cubin, triton_front
+
+    request = CompileRequest.from_message(message["request"])
+    kernel = _kernel(message["request"]["source"])
+    heuristic = {a.name: a.value for a in request.arguments if a.heuristic}
+    values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic} | dict(request.constexprs)
+    config = dict(request.options)
+    values = triton_front.with_heuristics(kernel, values, config)
+    for name, declared in heuristic.items():
+        if name not in values:
+            raise InputError(f"{name} is marked `heuristic`, but no @triton.heuristics sets it", where=str(request.source))
+        if values[name] != declared:
+            raise InputError(
+                f"the kernel's heuristic gives {name} = {values[name]!r}, the spec says {declared!r}",
+                where=str(request.source),
+                hint="Correct the value or expression in the spec.",
+            )
+    triton_front.install_driver(
+        request.target.arch,
+        request.target.shared_per_cta_optin_bytes,
+        request.target.sm_count,
+        request.target.registers_per_sm,
+    )
+    notes: list[str] = []
+    try:
+        result = triton_front.compile_launch(kernel, values, stop_above=request.stop_above)
+    except triton_front.EarlyStopUnavailable as why:
+        notes.append(f"{why}; compiled in full instead")
+        result = triton_front.compile_plainly(kernel, values)
+    answer: dict[str, Any] = {
+        "shared_bytes": result["shared_bytes"],
+        "num_warps": result["num_warps"],
+        "threads_per_cta": 32 * result["num_warps"],
+        "num_ctas": result["num_ctas"],
+        "tmem_columns": result["tmem_columns"],
+        "notes": notes,
+    }
+    if "cubin" in result:
+        found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
+        if result["name"] not in found:
+            raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
+        mine = found[result["name"]]
+        reserved = 1024 if request.target.arch >= 90 else 0
+        answer |= {
+            "registers_per_thread": mine.registers_per_thread,
+            "spill_bytes": mine.frame_bytes,
+            "static_shared_bytes": max(0, mine.static_shared_bytes - reserved),
+        }
+    return answer
+
+
+def _toolchain(arch: int) -> dict[str, str]:
+    from occupancy_cli.compile import triton_front
+
+    return {"triton": triton_front.VERSION, "ptxas": triton_front.ptxas_version(arch)}
+
+
+def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
+    action = message["action"]
+    if action == "describe":
+        # A driver has to be there while the module loads: some kernels ask for the device then.
+        _install(message)
+        return _describe(message)
+    if action == "prune":
+        _install(message["request"])
+        return _prune(message)
+    if action == "toolchain":
+        return _toolchain(message["arch"])
+    _install(message["request"])
+    started = time.perf_counter()
+    answer = _compile(message)
+    answer["seconds"] = time.perf_counter() - started
+    answer |= _dependencies(message["request"]["source"])
+    answer["toolchain"] = _toolchain(message["request"]["target"]["arch"])
+    return answer
+
+
+def _install(message: Mapping[str, Any]) -> None:
+    from occupancy_cli.compile import triton_front
+
+    triton_front.install_driver(**message["target"])
+
+
+def _failure(bad: BaseException) -> dict[str, Any]:
+    if isinstance(bad, OccupancyError):
+        return {"error": "input", "message": bad.problem, "where": bad.where, "hint": bad.hint}
+    text = str(bad).strip() or type(bad).__name__
+    if isinstance(bad, MemoryError):
+        return {"error": "over_memory", "message": "the compile ran out of the memory it is allowed"}
+    during_import = any("exec_module" in f.name or f.name == "import_module" for f in traceback.extract_tb(bad.__traceback__))
+    if during_import or isinstance(bad, ImportError):
+        return {"error": "import", "message": f"{type(bad).__name__}: {text}", "trace": _trace(bad)}
+    if type(bad).__name__ == "PTXASError":
+        return {"error": "ptxas", "message": text.splitlines()[0], "trace": text}
+    return {"error": "compile", "message": f"{type(bad).__name__}: {_last_sentence(bad)}", "trace": _trace(bad)}
+
+
+def _last_sentence(bad: BaseException) -> str:
+    cause = bad.__cause__ or bad
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip() and set(line.strip()) - set("^~ ")]
+    return lines[-1] if lines else type(cause).__name__
+
+
+def _trace(bad: BaseException) -> str:
+    return "".join(traceback.format_exception(type(bad), bad, bad.__traceback__))[-4000:]
+
+
+def main() -> None:
+    """Serve requests from standard input until it closes; argument 1 is the capture file, 2 the memory limit in bytes."""
+    capture, memory_bytes = sys.argv[1], int(sys.argv[2])
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    # From here on whatever is printed, by Python, LLVM or a child, lands in the capture file.
+    captured = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(captured, 1)
+    os.dup2(captured, 2)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 (lives as long as the process)
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Triton's own cache must neither answer for a compile nor keep what is compiled here.
+    private = tempfile.mkdtemp(prefix="occupancy-triton-")
+    os.environ["TRITON_CACHE_DIR"] = private
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    try:
+        for line in requests:
+            os.ftruncate(captured, 0)
+            os.lseek(captured, 0, os.SEEK_SET)
+            message = json.loads(line)
+            try:
+                answer = _answer(message)
+            except BaseException as bad:  # noqa: BLE001 (the reason goes into the answer)
+                answer = _failure(bad)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
