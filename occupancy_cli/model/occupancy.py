@@ -3,7 +3,7 @@
     from occupancy_cli import load_gpu, occupancy
     occ = occupancy(load_gpu("rtx-pro-6000"), threads_per_cta=128, registers_per_thread=168, shared_bytes=61568)
     occ.ctas_per_sm, occ.warps_per_sm, occ.percent      # 1, 4, 8.33
-    occ.limits                                          # {"shared": 1, "registers": 2, "warps": 12, "ctas": 24}
+    occ.limits                                          # {"shared": 1, "registers": 3, "warps": 12, "ctas": 24}
     occ.limited_by                                      # ("shared",)
     occ.next_cta.shared_bytes                           # 50176: at most this much for a second CTA
     occ.next_cta["shared"].less                         # 11392 bytes less than now
@@ -32,10 +32,10 @@ Every function here is pure. What is not known is None, and `unknown` says why.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from occupancy_cli.errors import InputError
+from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.profiles import ComputeCapability, GpuProfile
 
 WARP_THREADS = 32
@@ -54,7 +54,7 @@ UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Change:
-    """What the next CTA asks of one resource, the others staying as they are.
+    """What one more CTA (or a given number of CTAs) asks of one resource, the others staying as they are.
 
     `at_most` is the largest value at which this resource no longer stands in the way (in `unit`; for shared memory the
     dynamic bytes), None when no value does; `less` is how far below `current` that is, 0 when it is not in the way.
@@ -87,7 +87,7 @@ class Slack:
 
 @dataclass(frozen=True)
 class NextCta:
-    """What `ctas` CTAs per SM, one more than now, would take: one `Change` per resource.
+    """What `ctas` CTAs per SM would take of each resource: one `Change` per resource.
 
     Iterates over the changes; `next_cta["shared"]` is one of them. `reachable` is False when no change of these
     resources together brings it (such as at the SM's limit of CTAs). `binding` names what stands in the way now.
@@ -195,7 +195,7 @@ def occupancy(
     shared memory) is an answer: `launchable` False, with the reason.
     """
     limits = gpu.limits
-    check_inputs(
+    kernel = _kernel(
         limits,
         threads_per_cta=threads_per_cta,
         registers_per_thread=registers_per_thread,
@@ -206,29 +206,13 @@ def occupancy(
         tmem_columns=tmem_columns,
         num_barriers=num_barriers,
     )
-    kernel = _Kernel(
-        limits=limits,
-        warps=-(-threads_per_cta // WARP_THREADS),
-        threads=threads_per_cta,
-        registers=registers_per_thread,
-        shared=shared_bytes,
-        static=static_shared_bytes,
-        preference=carveout_holding(limits, limits.shared_per_sm_bytes if carveout_bytes is None else carveout_bytes),
-        tmem=tmem_columns,
-        barriers=num_barriers,
-    )
     unknown: dict[str, str] = {}
-    by_name = kernel.limits_by_name()
+    by_name: dict[str, int | None] = kernel.limits_by_name()
     if registers_per_thread is None:
         unknown[REGISTERS] = "the register count is not known: the compile did not reach ptxas"
-    cluster_reason = ""
-    if num_ctas > 1:
-        by_name[CLUSTER] = None
-        cluster_reason = _cluster_refusal(limits, num_ctas)
-        if cluster_reason:
-            by_name[CLUSTER] = 0
-        else:
-            unknown[CLUSTER] = _cluster_unknown(gpu, num_ctas)
+    cluster_reason = cluster_refusal(limits, num_ctas)
+    if num_ctas > 1 and not cluster_reason:
+        unknown[CLUSTER] = cluster_unknown(limits, num_ctas)
 
     known = [limit for limit in by_name.values() if limit is not None]
     ctas = min(known)
@@ -254,13 +238,80 @@ def occupancy(
         percent=100.0 * ctas * kernel.warps / limits.max_warps_per_sm,
         limits=by_name,
         limited_by=tuple(name for name, limit in by_name.items() if limit == ctas),
-        next_cta=kernel.next_cta(ctas, by_name),
+        next_cta=kernel.changes_for(ctas + 1, by_name),
         slack=kernel.slack(ctas) if ctas else {},
         launchable=ctas > 0,
         reason="" if ctas else "; ".join(r for r in (*kernel.refusals(), cluster_reason) if r),
         over_bytes=over,
         unknown=unknown,
     )
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """A range of one resource, both ends included, over which CTAs per SM stay the same, the other resources fixed.
+
+    `limited_by` names what binds at `most`.
+    """
+
+    least: int
+    most: int
+    ctas_per_sm: int
+    warps_per_sm: int
+    percent: float
+    limited_by: tuple[str, ...]
+
+
+def cliffs(gpu: GpuProfile, **kernel: Any) -> tuple[NextCta, ...]:
+    """What each number of CTAs per SM, from 1 to the SM's limit, takes of each resource; arguments as `occupancy`'s.
+
+    One resource at a time: every `Change` leaves the other resources as they are.
+    """
+    demands = _kernel(gpu.limits, **kernel)
+    by_name = demands.limits_by_name()
+    return tuple(demands.changes_for(ctas, by_name) for ctas in range(1, gpu.limits.max_ctas_per_sm + 1))
+
+
+def sweep(gpu: GpuProfile, resource: str, **kernel: Any) -> tuple[Plateau, ...]:
+    """CTAs per SM over every value that `resource` can have, as ranges; the other arguments as `occupancy`'s.
+
+    `resource` is "shared" (dynamic bytes, 0 to the cap), "registers" (1 to 255) or "warps" (1 to 32, one range each,
+    as warps per SM differ even where CTAs do not). The last range of shared memory ends at the cap of a launch.
+    """
+    demands = _kernel(gpu.limits, **kernel)
+    limits = gpu.limits
+    if resource == SHARED:
+        cap = limits.shared_per_cta_optin_bytes - demands.static
+        ends = {m for n in range(1, limits.max_ctas_per_sm + 1) if (m := demands.most_shared(n)) is not None} | {cap}
+        points = [replace(demands, shared=end) for end in sorted(e for e in ends if 0 <= e <= cap)]
+    elif resource == REGISTERS:
+        points = [replace(demands, registers=r) for r in range(1, limits.max_registers_per_thread + 1)]
+    elif resource == WARPS:
+        points = [
+            replace(demands, warps=w, threads=w * WARP_THREADS)
+            for w in range(1, limits.max_threads_per_cta // WARP_THREADS + 1)
+        ]
+    else:
+        raise unknown_name("resource", resource, (SHARED, REGISTERS, WARPS), where="sweep")
+    found: list[Plateau] = []
+    for point in points:
+        by_name = point.limits_by_name()
+        ctas = min(limit for limit in by_name.values() if limit is not None)
+        value = {SHARED: point.shared, REGISTERS: point.registers or 0, WARPS: point.warps}[resource]
+        least = found[-1].most + 1 if found else (0 if resource == SHARED else 1)
+        if found and resource != WARPS and found[-1].ctas_per_sm == ctas:
+            least = found.pop().least
+        found.append(
+            Plateau(
+                least=least,
+                most=value,
+                ctas_per_sm=ctas,
+                warps_per_sm=ctas * point.warps,
+                percent=100.0 * ctas * point.warps / limits.max_warps_per_sm,
+                limited_by=tuple(name for name, limit in by_name.items() if limit == ctas),
+            )
+        )
+    return tuple(found)
 
 
 def check_inputs(
@@ -292,6 +343,44 @@ def check_inputs(
         if limits.tmem_columns_per_sm:
             problem = f"{tmem_columns} is more than the {limits.tmem_columns_per_sm} columns of an SM"
         raise InputError(problem, where="tmem_columns", required=tmem_columns, limit=limits.tmem_columns_per_sm)
+
+
+def _kernel(
+    limits: ComputeCapability,
+    *,
+    threads_per_cta: int,
+    registers_per_thread: int | None,
+    shared_bytes: int,
+    static_shared_bytes: int = 0,
+    carveout_bytes: int | None = None,
+    num_ctas: int = 1,
+    tmem_columns: int = 0,
+    num_barriers: int = 1,
+) -> _Kernel:
+    """The checked demands of one CTA."""
+    check_inputs(
+        limits,
+        threads_per_cta=threads_per_cta,
+        registers_per_thread=registers_per_thread,
+        shared_bytes=shared_bytes,
+        static_shared_bytes=static_shared_bytes,
+        carveout_bytes=carveout_bytes,
+        num_ctas=num_ctas,
+        tmem_columns=tmem_columns,
+        num_barriers=num_barriers,
+    )
+    return _Kernel(
+        limits=limits,
+        warps=-(-threads_per_cta // WARP_THREADS),
+        threads=threads_per_cta,
+        registers=registers_per_thread,
+        shared=shared_bytes,
+        static=static_shared_bytes,
+        preference=carveout_holding(limits, limits.shared_per_sm_bytes if carveout_bytes is None else carveout_bytes),
+        tmem=tmem_columns,
+        barriers=num_barriers,
+        num_ctas=num_ctas,
+    )
 
 
 def _whole(name: str, value: Any, least: int, most: int | None = None) -> None:
@@ -329,6 +418,7 @@ class _Kernel:
     preference: int
     tmem: int
     barriers: int
+    num_ctas: int
 
     # The limits, each in CTAs per SM; None where the resource sets none.
 
@@ -387,7 +477,13 @@ class _Kernel:
             named[BARRIERS] = self.barriers_limit()
         if self.tmem:
             named[TMEM] = self.tmem_limit()
+        if self.num_ctas > 1:
+            named[CLUSTER] = 0 if cluster_refusal(self.limits, self.num_ctas) else None
         return named
+
+    def ctas(self) -> int:
+        """CTAs per SM: the least of the limits that are known."""
+        return min(limit for limit in self.limits_by_name().values() if limit is not None)
 
     # The largest value of one resource at which its own limit still allows `ctas`; None when no value does.
 
@@ -455,8 +551,7 @@ class _Kernel:
             rows.append((TMEM, self.tmem, self.most_tmem(ctas), (TMEM,)))
         return rows
 
-    def next_cta(self, ctas: int, by_name: Mapping[str, int | None]) -> NextCta:
-        target = ctas + 1
+    def changes_for(self, target: int, by_name: Mapping[str, int | None]) -> NextCta:
         binding = tuple(name for name, limit in by_name.items() if limit is not None and limit < target)
         changes = []
         for resource, current, most, depending in self._most(target):
@@ -471,13 +566,11 @@ class _Kernel:
                     alone=others_allow and most is not None and most < current,
                 )
             )
-        # The registers may also be lowered, so the least warps that count is what the warps alone ask for.
-        possible = {SHARED: self.most_shared(target), REGISTERS: self.most_registers(target), WARPS: 1}
+        # One warp with the fewest registers fits as often as the SM has CTAs, so these two never rule a target out.
         reachable = (
             target <= self.limits.max_ctas_per_sm
-            and self.limits.max_warps_per_sm // target >= 1
             and CLUSTER not in binding
-            and all(possible.get(c.resource, c.at_most) is not None for c in changes)
+            and all(c.at_most is not None for c in changes if c.resource not in (WARPS, REGISTERS))
         )
         return NextCta(ctas=target, changes=tuple(changes), binding=binding, reachable=reachable)
 
@@ -521,7 +614,10 @@ class _Kernel:
         return found
 
 
-def _cluster_refusal(limits: ComputeCapability, num_ctas: int) -> str:
+def cluster_refusal(limits: ComputeCapability, num_ctas: int) -> str:
+    """Why a cluster of `num_ctas` CTAs cannot launch on this compute capability; "" when no known limit forbids it."""
+    if num_ctas == 1:
+        return ""
     if not limits.cluster_supported:
         return f"compute capability {limits.compute_capability} has no clusters, so num_ctas is 1"
     most = limits.max_cluster_size_nonportable
@@ -530,8 +626,8 @@ def _cluster_refusal(limits: ComputeCapability, num_ctas: int) -> str:
     return ""
 
 
-def _cluster_unknown(gpu: GpuProfile, num_ctas: int) -> str:
-    limits = gpu.limits
+def cluster_unknown(limits: ComputeCapability, num_ctas: int) -> str:
+    """What is not known of a cluster of `num_ctas` CTAs (at least 2) that nothing known forbids."""
     text = (
         f"the {num_ctas} CTAs of a cluster share one GPC, and how many SMs each GPC has is not published: "
         "the number of resident clusters is not known"

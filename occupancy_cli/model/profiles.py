@@ -1,10 +1,10 @@
 """GPU profiles: what one GPU product offers a kernel, each value with its source and status.
 
     from occupancy_cli import load_gpu
-    gpu = load_gpu("rtx-pro-6000")          # product names, short names, "sm120" or "12.0"; case and punctuation ignored
-    gpu.limits.shared_per_cta_optin_bytes   # 101376: limits that every GPU of its compute capability shares
-    gpu.sm_count                            # 188; None when the profile has limits only (load_gpu("sm120"))
-    gpu.provenance["sm_count"].status       # "documented", "measured" or "assumed"; .sources, .disputed, .note
+    gpu = load_gpu("rtx-pro-6000")         # a product, a short name, "sm120" or "12.0"; case, punctuation ignored
+    gpu.limits.shared_per_cta_optin_bytes  # 101376: limits that every GPU of its compute capability shares
+    gpu.sm_count                           # 188; None when the profile has limits only (load_gpu("sm120"))
+    gpu.provenance["sm_count"].status      # "documented", "measured" or "assumed"; .sources, .disputed, .note
 
 Profiles are YAML files: one per GPU product (schema `occupancy/gpu-profile/1`) and one per compute capability (schema
 `occupancy/compute-capability/1`, in a folder `compute_capability/`). The shipped ones lie in `hw_profiles/`, whose
@@ -20,6 +20,7 @@ and the key. Nothing is guessed: what a profile does not state is None.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -353,7 +354,7 @@ _NAMING_KEYS = re.compile(r"^(name|aliases|device_names):(.*(?:\n(?:[ \t-].*|[ \
 
 
 def normalized(name: str) -> str:
-    """`name` as names are compared: lower case, letters and digits alone, the maker's name and GeForce/Tesla dropped."""
+    """`name` as names are compared: lower case, letters and digits alone, without NVIDIA, GeForce, Tesla, Quadro."""
     folded = re.sub(r"[^a-z0-9]+", " ", name.casefold())
     return re.sub(r"[^a-z0-9]", "", _MAKERS.sub("", folded) or folded)
 
@@ -445,6 +446,12 @@ def _load_limits(compute_capability: str, folders: Sequence[Path]) -> ComputeCap
             name=compute_capability,
             valid=ordered,
         )
+    return _limits_in(path, compute_capability, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _limits_in(path: Path, compute_capability: str, _modified_ns: int) -> ComputeCapability:
+    """The limits that a file states. Kept, as listing all products asks for the same few files again and again."""
     document = _document(path, COMPUTE_CAPABILITY_SCHEMA, _LIMIT_KEYS, "limits", _LIMIT_VALUES)
     if str(document.data.get("compute_capability")) != compute_capability:
         raise InputError("compute_capability is not the file's name", where=str(path))
@@ -573,7 +580,7 @@ def _unknown_gpu(name: str, folders: Sequence[Path]) -> UnknownNameError:
 
 
 def list_gpus(profile_dirs: Sequence[Path | str] = ()) -> list[GpuProfile]:
-    """Every product profile, newest compute capability first, then by name; an earlier folder's id hides a later one's."""
+    """Every product profile, newest compute capability first, then by name; an earlier folder hides a later one."""
     folders = search_dirs(profile_dirs)
     chosen: dict[str, Path] = {}
     for folder in folders:
