@@ -26,7 +26,7 @@ from occupancy_cli.compile.request import Kind
 
 CAPTURED_CHARACTERS = 4_000
 
-_all: set["WorkerClient"] = set()
+_all: set[WorkerClient] = set()
 _all_lock = threading.Lock()
 
 

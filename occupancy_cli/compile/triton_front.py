@@ -149,6 +149,7 @@ def describe(kernel: Any) -> dict[str, Any]:
             "annotation": str(p.annotation) if isinstance(p.annotation, str) and p.annotation else "",
             "default": _plain(p.default) if p.has_default else None,
             "has_default": bool(p.has_default),
+            "specializes": not p.do_not_specialize,
         }
         for p in jit.params
     ]

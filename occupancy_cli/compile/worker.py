@@ -55,7 +55,7 @@ class EnvironmentReads:
                     self.values[name] = value
             return value
 
-        cls.__getitem__ = recorded  # type: ignore[method-assign, assignment]
+        cls.__getitem__ = recorded  # type: ignore[method-assign]
         try:
             yield
         finally:
@@ -197,7 +197,7 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
     values = triton_front.with_heuristics(kernel, values, config)
     for name, declared in heuristic.items():
         if name not in values:
-            raise InputError(f"{name} is marked `heuristic`, but no @triton.heuristics sets it", where=str(request.source))
+            raise InputError(f"no @triton.heuristics sets {name}, which is marked so", where=str(request.source))
         if values[name] != declared:
             raise InputError(
                 f"the kernel's heuristic gives {name} = {values[name]!r}, the spec says {declared!r}",
@@ -257,11 +257,24 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
         return _toolchain(message["arch"])
     _install(message["request"])
     started = time.perf_counter()
-    answer = _compile(message)
+    reads = EnvironmentReads()
+    with reads.recording():
+        answer = _compile(message)
     answer["seconds"] = time.perf_counter() - started
     answer |= _dependencies(message["request"]["source"])
+    answer["env"] = answer["env"] | reads.values
+    answer["files"] = answer["files"] | _tool_hashes(reads.values)
     answer["toolchain"] = _toolchain(message["request"]["target"]["arch"])
     return answer
+
+
+def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str]:
+    """Hashes of compilers that environment variables put in the place of Triton's own (TRITON_PTXAS_PATH)."""
+    hashes = {}
+    for name, value in env.items():
+        if "PTXAS" in name and value and Path(value).is_file():
+            hashes[value] = hashlib.sha256(Path(value).read_bytes()).hexdigest()
+    return hashes
 
 
 def _install(message: Mapping[str, Any]) -> None:
@@ -276,8 +289,8 @@ def _failure(bad: BaseException) -> dict[str, Any]:
     text = str(bad).strip() or type(bad).__name__
     if isinstance(bad, MemoryError):
         return {"error": "over_memory", "message": "the compile ran out of the memory it is allowed"}
-    during_import = any("exec_module" in f.name or f.name == "import_module" for f in traceback.extract_tb(bad.__traceback__))
-    if during_import or isinstance(bad, ImportError):
+    frames = {frame.name for frame in traceback.extract_tb(bad.__traceback__)}
+    if frames & {"exec_module", "import_module"} or isinstance(bad, ImportError):
         return {"error": "import", "message": f"{type(bad).__name__}: {text}", "trace": _trace(bad)}
     if type(bad).__name__ == "PTXASError":
         return {"error": "ptxas", "message": text.splitlines()[0], "trace": text}
@@ -295,7 +308,7 @@ def _trace(bad: BaseException) -> str:
 
 
 def main() -> None:
-    """Serve requests from standard input until it closes; argument 1 is the capture file, 2 the memory limit in bytes."""
+    """Serve requests from standard input until it closes. Arguments: the capture file, the memory limit in bytes."""
     capture, memory_bytes = sys.argv[1], int(sys.argv[2])
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")

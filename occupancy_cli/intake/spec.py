@@ -38,6 +38,7 @@ TYPE_ALIASES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
+_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct")
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
@@ -140,9 +141,11 @@ class Launch(_Strict):
     arguments: dict[Name, Argument] = Field(default_factory=dict)
     constexprs: dict[Name, Scalar | None] = Field(default_factory=dict, description="constexpr parameters, fixed")
     configs: Literal["autotune"] | ConfigProduct | list[dict[Name, Any]] = Field(
-        default_factory=lambda: [{}], description="autotune | a list of configs | {product: {NAME: [values]}}"
+        [{}], description="autotune | a list of configs | {product: {NAME: [values]}}"
     )
-    grid: list[Scalar] = Field(min_length=1, max_length=3)
+    grid: list[Scalar] | None = Field(
+        None, min_length=1, max_length=3, description="programs along x, y, z; without it waves are unknown"
+    )
     work: Work = Work()
 
 
@@ -239,9 +242,7 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
 
 
 def _is_union_tag(part: str) -> bool:
-    return bool(
-        re.match(r"^(int|float|bool|str|Shape|EachValue|ConfigProduct|literal\[.*|list\[.*|dict\[.*|Annotated)", part)
-    ) and (part in ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct") or "[" in part)
+    return part in _UNION_TAGS or "[" in part
 
 
 def _keys_at(at: KeyPath) -> list[str]:
@@ -285,7 +286,7 @@ def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
     launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
     launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
     for launch, at in launches:
-        for i, axis in enumerate(launch.grid):
+        for i, axis in enumerate(launch.grid or []):
             parse(axis, (*at, "grid", i))
         for name, argument in launch.arguments.items():
             parse(argument.value, (*at, "arguments", name, "value"))

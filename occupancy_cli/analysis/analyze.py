@@ -1,0 +1,163 @@
+"""`analyze`: every config of a kernel, compiled, with its occupancy and the waves of its launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from occupancy_cli.analysis import build
+from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, cta_work, launch_shape, points, prepare
+from occupancy_cli.compile.request import CompileOutcome
+from occupancy_cli.compile.service import CompileService
+from occupancy_cli.intake.kernel_input import KernelInput
+from occupancy_cli.intake.settings import Setting
+from occupancy_cli.model.cost import TimeEstimate, estimate
+from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.report import schema
+from occupancy_cli.version import VERSION
+
+
+@dataclass(frozen=True)
+class AnalyzedPoint:
+    """A point with the outcome of each of its launches, the main kernel first."""
+
+    point: Point
+    outcomes: tuple[CompileOutcome, ...]
+
+
+def analyze(
+    given: KernelInput,
+    gpu: GpuProfile,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    *,
+    full: bool = False,
+    command: str = "analyze",
+) -> schema.Report:
+    """A Report with one `Config` per config and combination of settings, in the kernel's own order.
+
+    `full` compiles configs over the cap through ptxas too (their registers are then known).
+    """
+    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    analyzed = compile_points(kernel, gpu, service, points(kernel, gpu, stop_above(gpu, full=full)))
+    return schema.Report(
+        command=command,
+        toolchain=toolchain(service, analyzed),
+        gpu=build.gpu_part(gpu),
+        kernels=[kernel_part(kernel, gpu, analyzed)],
+        notes=notes_of(service, analyzed),
+        interrupted=service.interrupted,
+    )
+
+
+def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
+    """Where a compile may end: at a config over the cap, unless everything is asked for."""
+    return None if full else gpu.limits.shared_per_cta_optin_bytes
+
+
+def compile_points(
+    kernel: Kernel, gpu: GpuProfile, service: CompileService, chosen: list[Point]
+) -> list[AnalyzedPoint]:
+    """Compile every launch of every point; equal specializations once."""
+    requests = [launch.request for point in chosen for launch in point.launches]
+    outcomes = iter(service.compile_all(requests))
+    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
+
+
+def kernel_part(kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint]) -> schema.Kernel:
+    """A kernel's part of a Report."""
+    settings = {**kernel.settings, **kernel.overrides}
+    return schema.Kernel(
+        name=kernel.given.name,
+        source=kernel.given.source,
+        kernel=str(kernel.source),
+        settings={n: s.origin for n, s in settings.items()},
+        tuned=kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None,
+        configs=[config_part(kernel, gpu, each) for each in analyzed],
+    )
+
+
+def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> schema.Config:
+    """One config: fits or not, occupancy, waves, a time where the work is known."""
+    point, outcome = analyzed.point, analyzed.outcomes[0]
+    derived = {n: point.names[n] for n in kernel.given.spec.derived if n in point.names}
+    config = build.scalars(point.config)
+    knobs, shapes = build.scalars(point.knobs), build.scalars(point.shapes)
+    notes = [*point.main.assumed, *outcome.notes]
+    if outcome.resources is None:
+        return schema.Config(
+            config=config,
+            knobs=knobs,
+            shapes=shapes,
+            derived=build.scalars(derived),
+            status="failed",
+            fits=None,
+            over_bytes=0,
+            reason=outcome.message,
+            error=build.error_part(outcome),
+            notes=notes,
+        )
+    occupancy = build.occupancy_on(gpu, outcome.resources)
+    waves = build.waves_of(gpu, outcome.resources, occupancy, point.main.grid)
+    return schema.Config(
+        config=config,
+        knobs=knobs,
+        shapes=shapes,
+        derived=build.scalars(derived),
+        status="ok" if occupancy.launchable else "over_cap",
+        fits=occupancy.launchable,
+        over_bytes=occupancy.over_bytes,
+        reason=occupancy.reason,
+        resources=build.resources_part(outcome.resources),
+        occupancy=build.occupancy_part(occupancy),
+        launch=build.launch_part(waves),
+        time=build.time_part(time_of(kernel, gpu, point.main, outcome)),
+        followed_by=[
+            _follower(kernel, gpu, plan, result)
+            for plan, result in zip(point.followers, analyzed.outcomes[1:], strict=True)
+        ],
+        notes=notes,
+    )
+
+
+def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> TimeEstimate | None:
+    """The time of one launch; None when the spec does not say what a CTA does."""
+    if outcome.resources is None:
+        return None
+    shape = launch_shape(kernel.given, plan)
+    if shape is None:
+        return None
+    occupancy = build.occupancy_on(gpu, outcome.resources)
+    return estimate(gpu, outcome.resources, occupancy, cta_work(kernel.given, plan), shape)
+
+
+def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Follower:
+    name = plan.request.source.kernel
+    if outcome.resources is None:
+        return schema.Follower(
+            kernel=name, resources=None, occupancy=None, launch=None, error=build.error_part(outcome)
+        )
+    occupancy = build.occupancy_on(gpu, outcome.resources)
+    return schema.Follower(
+        kernel=name,
+        resources=build.resources_part(outcome.resources),
+        occupancy=build.occupancy_part(occupancy),
+        launch=build.launch_part(build.waves_of(gpu, outcome.resources, occupancy, plan.grid)),
+        time=build.time_part(time_of(kernel, gpu, plan, outcome)),
+    )
+
+
+def toolchain(service: CompileService, analyzed: list[AnalyzedPoint]) -> schema.Toolchain:
+    """Versions, as the outcomes report them."""
+    versions = {name: v for each in analyzed for outcome in each.outcomes for name, v in outcome.toolchain}
+    return schema.Toolchain(occupancy=VERSION, triton=service.triton, ptxas=versions.get("ptxas") or None)
+
+
+def notes_of(service: CompileService, analyzed: list[AnalyzedPoint]) -> list[str]:
+    """What a reader should know of the run as a whole."""
+    notes = []
+    if service.cache is not None and service.cache.trouble:
+        notes.append(f"results are not cached: {service.cache.trouble}")
+    assumed = {note for each in analyzed for plan in each.point.launches for note in plan.assumed}
+    return [*notes, *sorted(assumed)]

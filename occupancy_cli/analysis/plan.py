@@ -1,0 +1,445 @@
+"""From a spec and settings to launches: every value of every argument, constexpr and launch option, and the grid.
+
+A point is one choice of knobs, shapes and config. Its names are worked out in this order: shapes, knobs, fixed
+constexprs, config values, then the derived names one by one; `--set` wins over all of them. Everything that follows
+(arguments, grid, work) is an expression over those names.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
+from occupancy_cli.compile.service import KernelDescription
+from occupancy_cli.errors import InputError, unknown_name
+from occupancy_cli.intake.expressions import parse_expression
+from occupancy_cli.intake.kernel_input import KernelInput, KernelRef, parse_ref
+from occupancy_cli.intake.settings import Setting, knob_settings, shape_settings
+from occupancy_cli.intake.spec import LAUNCH_OPTIONS, Argument, ConfigProduct, EachValue, Launch
+from occupancy_cli.intake.yaml_file import KeyPath
+from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
+
+# What Triton's CUDA backend uses where a launch says nothing (`CUDAOptions`; a test compares them).
+DEFAULT_OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+MAX_POINTS = 100_000
+MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
+MAX_RAGGED_CTAS = 2_000_000
+TRUE_NOTE = "no value given; taken as true"
+CLASS_NOTE = "no value given; compiled as a multiple of 16, the most demanding class"
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """One kernel launch with every value known: what to compile, the grid, the names its expressions see."""
+
+    launch: Launch
+    at: KeyPath
+    request: CompileRequest
+    grid: tuple[int, ...] | None
+    names: Mapping[str, Any]
+    assumed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """One choice: `knobs` and `shapes` as set, `config` with every constexpr and launch option of the main kernel."""
+
+    knobs: Mapping[str, Any]
+    shapes: Mapping[str, Any]
+    config: Mapping[str, Any]
+    names: Mapping[str, Any]
+    main: LaunchPlan
+    followers: tuple[LaunchPlan, ...] = ()
+
+    @property
+    def launches(self) -> tuple[LaunchPlan, ...]:
+        """The main kernel, then what follows it."""
+        return (self.main, *self.followers)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel ready to be planned: its input, its signature and those of its followers, its settings."""
+
+    given: KernelInput
+    source: KernelSource
+    description: KernelDescription
+    followers: tuple[tuple[KernelSource, KernelDescription], ...]
+    settings: Mapping[str, Setting]
+    overrides: Mapping[str, Setting] = field(default_factory=dict)
+    configs: tuple[Mapping[str, Any], ...] = ({},)
+
+
+Describe = Callable[[KernelSource, Target], KernelDescription]
+
+
+def target_of(gpu: GpuProfile) -> Target:
+    """What a kernel is compiled for, and what it may ask of the device. An unknown SM count is given as 1."""
+    return Target(gpu.arch, gpu.limits.shared_per_cta_optin_bytes, gpu.sm_count or 1, gpu.limits.registers_per_sm)
+
+
+def kernel_source(ref: KernelRef) -> KernelSource:
+    """A reference as plain data."""
+    return KernelSource(ref.kernel, str(ref.file) if ref.file else None, ref.module)
+
+
+def prepare(
+    given: KernelInput, gpu: GpuProfile, describe: Describe, sets: Mapping[str, Setting], environ: Mapping[str, str]
+) -> Kernel:
+    """Look at the kernel's signature, merge the settings, and refuse names that nothing knows."""
+    spec, document = given.spec, given.document
+    source = kernel_source(parse_ref(spec.kernel, given.folder, document.where(("kernel",))))
+    description = describe(source, target_of(gpu))
+    followers = []
+    for i, launch in enumerate(spec.followed_by):
+        ref = parse_ref(launch.kernel, given.folder, document.where(("followed_by", i, "kernel")))
+        follower = kernel_source(ref)
+        followers.append((follower, describe(follower, target_of(gpu))))
+        _check_names(given, launch, followers[-1][1], ("followed_by", i))
+    _check_names(given, spec, description, ())
+    configs = _configs(given, description)
+    settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ)
+    known = {*settings, *spec.derived, *spec.constexprs, *description.constexprs, *LAUNCH_OPTIONS}
+    known |= {name for config in configs for name in config} | set(spec.arguments)
+    for name in sets:
+        if name not in known:
+            raise unknown_name("shape, knob, constexpr or launch option", name, known, where=f"--set {name}")
+    merged = dict(settings) | {n: s for n, s in sets.items() if n in settings}
+    overrides = {n: s for n, s in sets.items() if n not in settings}
+    return Kernel(given, source, description, tuple(followers), merged, overrides, configs)
+
+
+def _check_names(given: KernelInput, launch: Launch, description: KernelDescription, at: KeyPath) -> None:
+    where = given.document.where
+    for name in launch.arguments:
+        if name not in description.arguments:
+            if name in description.constexprs:
+                hint = "Set it by --set." if given.from_flags else "List it under `constexprs`."
+                raise InputError(f"{name} is a constexpr parameter", where=where((*at, "arguments", name)), hint=hint)
+            raise unknown_name(
+                f"argument of {description.name}", name, description.arguments, where=where((*at, "arguments", name))
+            )
+    for name in launch.constexprs:
+        if name not in description.constexprs:
+            raise unknown_name(
+                f"constexpr of {description.name}", name, description.constexprs, where=where((*at, "constexprs", name))
+            )
+    optional = {p["name"] for p in description.params if p["has_default"]} | set(description.heuristics)
+    missing = [n for n in description.arguments if n not in launch.arguments and n not in optional]
+    if missing and given.from_flags:
+        flags = " ".join(f"--arg {n}=TYPE" for n in missing)
+        hint = f"Add: {flags}\nTYPE is *bf16, *fp32, i32=VALUE, fp32, none, ..."
+        raise InputError(f"{len(missing)} arguments have no type", where=given.source, hint=hint, missing=missing)
+    if missing:
+        raise InputError(
+            f"the arguments {', '.join(missing)} of {description.name} are missing", where=where((*at, "arguments"))
+        )
+
+
+def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[str, Any], ...]:
+    """The configs that the spec names, as constexprs and launch options."""
+    configs = given.spec.configs
+    where = given.document.where(("configs",))
+    if isinstance(configs, ConfigProduct):
+        names = list(configs.product)
+        return tuple(dict(zip(names, v, strict=True)) for v in itertools.product(*configs.product.values()))
+    if configs == "autotune":
+        if description.autotune is None:
+            if given.from_flags:
+                return ({},)
+            raise InputError(f"{description.name} has no @triton.autotune", where=where, hint="List its configs here.")
+        return tuple(dict(c) for c in description.autotune["configs"])
+    valid = {*description.constexprs, *LAUNCH_OPTIONS}
+    for i, config in enumerate(configs):
+        for name in config:
+            if name not in valid:
+                raise unknown_name(
+                    f"constexpr of {description.name} or launch option",
+                    name,
+                    valid,
+                    where=given.document.where(("configs", i, name)),
+                )
+    return tuple(dict(c) for c in configs) or ({},)
+
+
+# --- points ------------------------------------------------------------------------------------------------------
+
+
+def points(
+    kernel: Kernel, gpu: GpuProfile, stop_above: int | None, settings: Mapping[str, Setting] | None = None
+) -> list[Point]:
+    """Every point of the settings' values x configs, configs innermost; equal ones once."""
+    chosen = settings if settings is not None else kernel.settings
+    found: dict[str, Point] = {}
+    for values in _combinations({n: s.values for n, s in chosen.items()}):
+        for config in kernel.configs:
+            for override in _combinations({n: s.values for n, s in kernel.overrides.items()}):
+                point = make_point(kernel, gpu, values, config, override, stop_above)
+                found.setdefault(repr((sorted(point.knobs.items()), sorted(point.shapes.items()), point.config)), point)
+                if len(found) > MAX_POINTS:
+                    raise InputError(f"the settings give more than {MAX_POINTS:,} configs", where="--set")
+    return list(found.values())
+
+
+def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for chosen in itertools.product(*values.values()):
+        yield dict(zip(values, chosen, strict=True))
+
+
+def make_point(
+    kernel: Kernel,
+    gpu: GpuProfile,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
+    override: Mapping[str, Any],
+    stop_above: int | None,
+) -> Point:
+    """One point: `settings` of shapes and knobs, one config, `override` from --set on top of everything."""
+    spec = kernel.given.spec
+    config = {**config, **{n: v for n, v in override.items() if n in config or n in LAUNCH_OPTIONS}}
+    names = names_of(kernel, settings, config, override)
+    main = _plan_launch(kernel, spec, (), kernel.source, kernel.description, names, config, gpu, stop_above)
+    followers = tuple(
+        _plan_launch(kernel, launch, ("followed_by", i), source, description, names, _first(launch), gpu, None)
+        for i, (launch, (source, description)) in enumerate(zip(spec.followed_by, kernel.followers, strict=True))
+    )
+    shown = dict(main.request.constexprs) | {
+        n: v for n, v in {**DEFAULT_OPTIONS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
+    }
+    return Point(
+        knobs={n: settings[n] for n in spec.knobs},
+        shapes={n: settings[n] for n in spec.shapes},
+        config={n: v for n, v in shown.items() if n not in spec.constexprs},
+        names=names,
+        main=main,
+        followers=followers,
+    )
+
+
+def _first(launch: Launch) -> dict[str, Any]:
+    if isinstance(launch.configs, list) and launch.configs:
+        return dict(launch.configs[0])
+    return {}
+
+
+def names_of(
+    kernel: Kernel, settings: Mapping[str, Any], config: Mapping[str, Any], override: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Every name that expressions may use at one point."""
+    spec = kernel.given.spec
+    names: dict[str, Any] = {**settings}
+    for name, value in spec.constexprs.items():
+        names[name] = _value(kernel.given, value, names, ("constexprs", name)) if isinstance(value, str) else value
+    names |= {**DEFAULT_OPTIONS, **config, **override}
+    for name, value in spec.derived.items():
+        if name not in override:
+            names[name] = _value(kernel.given, value, names, ("derived", name))
+    return names
+
+
+def _value(given: KernelInput, value: Any, names: Mapping[str, Any], at: KeyPath) -> Any:
+    """The value of an expression; a text that is no expression over known names stays the text (a string constexpr)."""
+    if not isinstance(value, str):
+        return value
+    where = given.document.where(at)
+    if at[-2:-1] == ("constexprs",):
+        try:
+            return parse_expression(value, where)(names, where)
+        except InputError:
+            return value
+    return parse_expression(value, where)(names, where)
+
+
+def _plan_launch(
+    kernel: Kernel,
+    launch: Launch,
+    at: KeyPath,
+    source: KernelSource,
+    description: KernelDescription,
+    names: Mapping[str, Any],
+    config: Mapping[str, Any],
+    gpu: GpuProfile,
+    stop_above: int | None,
+) -> LaunchPlan:
+    given = kernel.given
+    assumed: list[str] = []
+    arguments = []
+    for name in description.arguments:
+        argument = launch.arguments.get(name)
+        if argument is not None:
+            arguments.append(_argument(given, name, argument, names, (*at, "arguments", name), assumed))
+    constexprs = _constexprs(given, launch, description, names, config, at)
+    options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
+    declared = {n for n, a in launch.arguments.items() if a.heuristic}
+    request = CompileRequest(
+        source,
+        target_of(gpu),
+        tuple(arguments),
+        tuple(constexprs.items()),
+        tuple(sorted(options.items())),
+        stop_above,
+        # What a heuristic makes of the arguments is known to the worker alone, unless the spec says it: then every
+        # value counts, not its specialization class.
+        exact_values=bool(set(description.heuristics) - declared - set(config)),
+    )
+    grid = None
+    if launch.grid is not None:
+        grid = tuple(_grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
+    return LaunchPlan(launch, at, request, grid, names, tuple(assumed))
+
+
+def _argument(
+    given: KernelInput, name: str, argument: Argument, names: Mapping[str, Any], at: KeyPath, assumed: list[str]
+) -> ArgumentValue:
+    value = argument.value
+    if value is None and not argument.type.startswith(("*", "tensordesc", "none", "fp", "bf")):
+        if name in names:
+            value = names[name]
+        else:
+            assumed.append(
+                f"{name}: {CLASS_NOTE}" if argument.type != "i1" else f"{name}: no value given; taken as true"
+            )
+    if isinstance(value, str):
+        value = _value(given, value, names, at)
+    if isinstance(value, float) and argument.type[:1] in "iu" and value == int(value):
+        value = int(value)
+    if argument.type == "i32" and isinstance(value, int) and not -(2**31) <= value < 2**31:
+        raise InputError(f"{value} does not fit i32", where=given.document.where(at), hint="Declare it as i64.")
+    return ArgumentValue(name, argument.type, value, argument.align, argument.heuristic)
+
+
+def _constexprs(
+    given: KernelInput,
+    launch: Launch,
+    description: KernelDescription,
+    names: Mapping[str, Any],
+    config: Mapping[str, Any],
+    at: KeyPath,
+) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    missing = []
+    for param in description.params:
+        name = param["name"]
+        if not param["constexpr"]:
+            continue
+        if name in config:
+            values[name] = config[name]
+        elif name in launch.constexprs:
+            values[name] = _value(given, launch.constexprs[name], names, (*at, "constexprs", name))
+        elif name in names:
+            values[name] = names[name]
+        elif not param["has_default"] and name not in description.heuristics:
+            missing.append(name)
+    if missing:
+        flags = " ".join(f"--set {n}=VALUE" for n in missing)
+        raise InputError(
+            f"the constexprs {', '.join(missing)} of {description.name} have no value",
+            where=given.document.where((*at, "constexprs")) if not given.from_flags else given.source,
+            hint=f"Add: {flags}",
+            missing=missing,
+        )
+    return values
+
+
+def _grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> int:
+    value = _value(given, axis, names, at)
+    number = int(value)
+    which = at[-1]
+    most = MAX_GRID_AXIS[which] if isinstance(which, int) else MAX_GRID_AXIS[0]
+    if number != value or number < 1 or number > most:
+        raise InputError(
+            f"the grid axis {axis!r} comes to {value}",
+            where=given.document.where(at),
+            hint=f"An axis is 1 to {most:,}.",
+        )
+    return number
+
+
+# --- work --------------------------------------------------------------------------------------------------------
+
+
+def cta_work(given: KernelInput, plan: LaunchPlan) -> CtaWork:
+    """The work of a CTA as far as the spec gives it."""
+    work = plan.launch.work
+    at = (*plan.at, "work")
+
+    def number(key: str) -> float | None:
+        value = getattr(work, key)
+        return None if value is None else float(_value(given, value, plan.names, (*at, key)))
+
+    flops = work.tensor_flops_per_iteration
+    return CtaWork(
+        prologue_bytes=number("prologue_bytes"),
+        bytes_per_iteration=number("bytes_per_iteration"),
+        epilogue_bytes=number("epilogue_bytes"),
+        unique_bytes_per_iteration=number("unique_bytes_per_iteration"),
+        fp32_flops_per_iteration=number("fp32_flops_per_iteration"),
+        dependent_loads=number("dependent_loads"),
+        pipeline_depth=number("pipeline_depth"),
+        tensor_flops_per_iteration=None
+        if flops is None
+        else tuple(
+            (dtype, float(_value(given, v, plan.names, (*at, "tensor_flops_per_iteration", dtype))))
+            for dtype, v in flops.items()
+        ),
+    )
+
+
+def launch_shape(given: KernelInput, plan: LaunchPlan) -> LaunchShape | None:
+    """The grid with each CTA's iterations; None without a grid or without `iterations` or `split` in the spec."""
+    work, grid = plan.launch.work, plan.grid
+    if grid is None:
+        return None
+    at = (*plan.at, "work")
+    if work.split is not None:
+        got = {k: int(_value(given, v, plan.names, (*at, "split", k))) for k, v in work.split.items()}
+        for key in ("tiles", "tiles_per_split"):
+            if key not in got:
+                raise InputError(f"the key {key!r} is missing", where=given.document.where((*at, "split")))
+        axis = got.get("axis", len(grid) - 1)
+        if not 0 <= axis < len(grid):
+            raise InputError(
+                f"axis {axis} of a grid of {len(grid)}", where=given.document.where((*at, "split", "axis"))
+            )
+        return LaunchShape.split(grid, got["tiles"], got["tiles_per_split"], axis)
+    if work.iterations is None:
+        return None
+    where = given.document.where((*at, "iterations"))
+    expression = parse_expression(work.iterations, where)
+    if not expression.names & {"pid0", "pid1", "pid2"}:
+        return LaunchShape.uniform(grid, max(0.0, float(expression(plan.names, where))))
+    full = (*grid, *([1] * (3 - len(grid))))
+    if full[0] * full[1] * full[2] > MAX_RAGGED_CTAS:
+        raise InputError(f"iterations per CTA over a grid of {grid} is too much to work out", where=where)
+    names = dict(plan.names)
+    runs = []
+    for z, y, x in itertools.product(range(full[2]), range(full[1]), range(full[0])):
+        names |= {"pid0": x, "pid1": y, "pid2": z}
+        runs.append((1, max(0.0, float(expression(names, where)))))
+    return LaunchShape(grid, merge_runs(runs))
+
+
+def knob_candidates(kernel: Kernel, name: str, names: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values that `recommend` may give the knob `name` at a point with these names; none when none are listed."""
+    values = kernel.given.spec.knobs[name].values
+    if not values:
+        return ()
+    if not isinstance(values, EachValue):
+        return tuple(values)
+    at: KeyPath = ("knobs", name, "values")
+    first = int(_value(kernel.given, values.first, names, (*at, "from")))
+    last = int(_value(kernel.given, values.last, names, (*at, "to")))
+    if last - first > 4096:
+        raise InputError(
+            f"{last - first + 1:,} candidates", where=kernel.given.document.where(at), hint="At most 4,096."
+        )
+    return tuple(
+        dict.fromkeys(
+            _value(kernel.given, values.value, {**names, values.name: n}, (*at, "value"))
+            for n in range(first, last + 1)
+        )
+    )

@@ -1,0 +1,178 @@
+"""Results remembered by content, in SQLite.
+
+A record's key holds the request (`CompileRequest.identity`) and the Triton version; the record holds the hash of every
+source file that loading the kernel read, and the value of every environment variable that was read. A lookup hashes
+those files again, as ccache's direct mode does: a hit needs neither Triton nor the kernel file, and a changed file, an
+upgrade of Triton or another ptxas misses exactly the records it must. A record is never trusted beyond that: its
+payload carries its own hash. When the cache cannot be read or written (read-only, full disk, damaged), work goes on
+without it and `trouble` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+MAX_RECORDS = 200_000
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS results (
+  key TEXT NOT NULL, depends TEXT NOT NULL, payload TEXT NOT NULL, digest TEXT NOT NULL, triton TEXT NOT NULL,
+  seconds REAL NOT NULL, made REAL NOT NULL, PRIMARY KEY (key, depends)
+) WITHOUT ROWID
+"""
+
+
+def default_cache_dir() -> Path:
+    """`OCCUPANCY_CACHE_DIR`, else `occupancy` in `XDG_CACHE_HOME` or ~/.cache."""
+    if given := os.environ.get("OCCUPANCY_CACHE_DIR"):
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "occupancy"
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What `occupancy cache info` shows."""
+
+    path: str
+    records: int
+    size_bytes: int
+    triton_versions: tuple[str, ...]
+    trouble: str = ""
+
+
+class ResultCache:
+    """Payloads by request, verified against the files and variables they depend on. Safe to share between processes."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or default_cache_dir()
+        self.path = self.folder / f"results-{FORMAT}.sqlite"
+        self.trouble = ""
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._hashes: dict[str, str | None] = {}
+
+    def get(self, key: str, *, needs: Iterable[str] = ()) -> dict[str, Any] | None:
+        """The payload for `key` whose dependencies hold today and which has every field of `needs`; else None."""
+        rows = self._run("SELECT depends, payload, digest FROM results WHERE key = ?", (key,)) or []
+        for depends, payload, digest in rows:
+            if hashlib.sha256((depends + payload).encode()).hexdigest() != digest:
+                self._run("DELETE FROM results WHERE key = ? AND depends = ?", (key, depends), write=True)
+                continue
+            with contextlib.suppress(ValueError):
+                if self._holds(json.loads(depends)):
+                    found: dict[str, Any] = json.loads(payload)
+                    if all(found.get(n) is not None for n in needs):
+                        return found
+        return None
+
+    def put(
+        self,
+        key: str,
+        payload: Mapping[str, Any],
+        *,
+        files: Mapping[str, str],
+        env: Mapping[str, str | None],
+        triton: str,
+        seconds: float = 0.0,
+    ) -> None:
+        """Remember `payload`; on trouble, remember the trouble instead."""
+        depends = json.dumps({"files": dict(files), "env": dict(env)}, sort_keys=True)
+        text = json.dumps(dict(payload), sort_keys=True)
+        digest = hashlib.sha256((depends + text).encode()).hexdigest()
+        row = (key, depends, text, digest, triton, seconds, time.time())
+        self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row, write=True)
+
+    def info(self) -> CacheInfo:
+        """Where the cache is, how much is in it, for which Triton versions."""
+        rows = self._run("SELECT triton, COUNT(*) FROM results GROUP BY triton ORDER BY triton") or []
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        return CacheInfo(str(self.path), sum(n for _, n in rows), size, tuple(t for t, _ in rows), self.trouble)
+
+    def clear(self) -> int:
+        """Remove every record and the file; returns how many records there were."""
+        count = self.info().records
+        self.close()
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                Path(f"{self.path}{suffix}").unlink()
+        self.trouble = ""
+        return count
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _holds(self, depends: Mapping[str, Any]) -> bool:
+        return all(os.environ.get(n) == v for n, v in depends["env"].items()) and all(
+            self._hash(f) == h for f, h in depends["files"].items()
+        )
+
+    def _hash(self, file: str) -> str | None:
+        if file not in self._hashes:
+            try:
+                self._hashes[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+            except OSError:
+                self._hashes[file] = None
+        return self._hashes[file]
+
+    def _run(self, sql: str, values: tuple[Any, ...] = (), *, write: bool = False) -> list[Any] | None:
+        if self.trouble:
+            return None
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._open()
+                with self._connection:
+                    return self._connection.execute(sql, values).fetchall()
+            except sqlite3.DatabaseError as bad:
+                if write and ("readonly" in str(bad) or "read-only" in str(bad) or "full" in str(bad)):
+                    self.trouble = ""  # reading still works; this result is simply not kept
+                    return None
+                if not isinstance(bad, sqlite3.OperationalError) and self._set_aside():
+                    return None
+                self.trouble = f"{self.path}: {bad}"
+            except OSError as bad:
+                self.trouble = f"{self.folder}: {bad.strerror or bad}"
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        read_only = False
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            if not self.path.is_file():
+                raise
+        if self.path.is_file() and not os.access(self.path, os.W_OK):
+            read_only = True
+        mode = "ro" if read_only else "rwc"
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=20, check_same_thread=False)
+        if not read_only:
+            connection.execute(_TABLE)
+        return connection
+
+    def _set_aside(self) -> bool:
+        """Remove a damaged file, so that the next run starts a new one; whether that worked."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        try:
+            self.path.unlink()
+        except OSError:
+            return False
+        return True

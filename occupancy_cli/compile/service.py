@@ -1,0 +1,328 @@
+"""Many requests in, outcomes out: looks in the cache, compiles the rest in parallel, remembers.
+
+Requests of one specialization class are one compile. Work goes to an executor of the standard interface
+(`concurrent.futures.Executor`): threads of this process that each own a worker process, or another engine's, such as
+dask's client. `perform` is the unit of work: it is given plain data, owns its worker, and returns plain data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from occupancy_cli.compile.cache import FORMAT, ResultCache
+from occupancy_cli.compile.client import Limits, WorkerClient, WorkerFailure, close_all
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Kind, Target
+from occupancy_cli.errors import CompileError, InputError, MissingDependencyError
+from occupancy_cli.model.resources import KernelResources
+
+_Index = tuple[str, int | None]
+_own = threading.local()
+_RESOURCE_FIELDS = tuple(KernelResources.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run of compiles stands. `seconds_left` is None until the first one is done."""
+
+    done: int
+    total: int
+    current: str
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class KernelDescription:
+    """A kernel's signature and what decorates it (see `triton_front.describe`)."""
+
+    name: str
+    params: tuple[Mapping[str, Any], ...]
+    autotune: Mapping[str, Any] | None
+    heuristics: tuple[str, ...]
+
+    @property
+    def constexprs(self) -> tuple[str, ...]:
+        """Names of the constexpr parameters."""
+        return tuple(p["name"] for p in self.params if p["constexpr"])
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the other parameters."""
+        return tuple(p["name"] for p in self.params if not p["constexpr"])
+
+
+def triton_version() -> str:
+    """The version of the Triton that workers import, read from its files without importing it."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or not spec.origin:
+        raise MissingDependencyError("triton is not installed", hint="Install it: python -m pip install triton")
+    match = re.search(r"__version__\s*=\s*['\"]([^'\"]+)", Path(spec.origin).read_text(encoding="utf-8")[:2000])
+    return match.group(1) if match else "unknown"
+
+
+def perform(message: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """Answer one worker message with this thread's own worker process; a worker that dies gives an `error` answer."""
+    client: WorkerClient | None = getattr(_own, "client", None)
+    if client is None or client.limits != limits:
+        client = _own.client = WorkerClient(limits)
+    try:
+        return client.ask(message)
+    except WorkerFailure as failed:
+        return {"error": failed.kind, "message": failed.message, "output": failed.output}
+
+
+def cpu_count() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class CompileService:
+    """Compiles requests and remembers their outcomes.
+
+    `jobs` is how many compiles run at once (default: the cores of this machine), `executor` what runs them,
+    `progress` is called as they finish. `interrupted` is set once Ctrl-C cut a run short: outcomes not reached have
+    the kind "interrupted".
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Limits | None = None,
+        jobs: int | None = None,
+        cache: ResultCache | None = None,
+        executor: Executor | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.jobs = jobs or cpu_count()
+        self.cache = cache
+        self.triton = triton_version()
+        self.interrupted = False
+        self.compiled = 0
+        self._executor = executor
+        self._progress = progress
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> CompileService:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._threads is not None:
+            close_all()
+            self._threads.shutdown(cancel_futures=True)
+            self._threads = None
+
+    # --- what a kernel is ---
+
+    def describe(self, source: KernelSource, target: Target) -> KernelDescription:
+        """Signature and decorators of a kernel; `InputError` or `CompileError` says why it did not load."""
+        key = self._key({"describe": asdict(source), "arch": target.arch})
+        answer = self.cache.get(key) if self.cache else None
+        if answer is None:
+            message = {"action": "describe", "source": asdict(source), "target": asdict(target)}
+            answer = self._one(message)
+            _raise_failure(answer, source)
+            self._remember(key, {"described": answer["described"]}, answer)
+        found = answer["described"]
+        return KernelDescription(found["name"], tuple(found["params"]), found["autotune"], tuple(found["heuristics"]))
+
+    def pruned_configs(self, request: CompileRequest) -> list[dict[str, Any]]:
+        """The autotune configs that `prune_configs_by` leaves for this launch."""
+        key = self._key({"prune": replace(request, exact_values=True).identity()})
+        answer = self.cache.get(key) if self.cache else None
+        if answer is None:
+            answer = self._one({"action": "prune", "request": request.to_message()})
+            _raise_failure(answer, request.source)
+        return [dict(c) for c in answer["configs"]]
+
+    def _one(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        future = self._pool().submit(perform, message, self.limits)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            close_all()
+            raise
+
+    # --- compiling ---
+
+    def compile_all(self, requests: Sequence[CompileRequest]) -> list[CompileOutcome]:
+        """The outcome of each request, in order. Requests that share a key are compiled once."""
+        outcomes: dict[_Index, CompileOutcome] = {}
+        todo: dict[_Index, CompileRequest] = {}
+        order = []
+        for request in requests:
+            index = (request.key(), request.stop_above)
+            order.append(index)
+            if index not in outcomes and index not in todo:
+                known = self._recall(request)
+                if known is not None:
+                    outcomes[index] = known
+                else:
+                    todo[index] = request
+        outcomes |= self._run(todo)
+        return [outcomes[i] for i in order]
+
+    def _recall(self, request: CompileRequest) -> CompileOutcome | None:
+        if self.cache is None:
+            return None
+        payload = self.cache.get(self._key(request.identity()))
+        if payload is None or not _sufficient(payload, request.stop_above):
+            return None
+        return replace(outcome_from(payload), cached=True)
+
+    def _run(self, todo: Mapping[_Index, CompileRequest]) -> dict[_Index, CompileOutcome]:
+        outcomes: dict[_Index, CompileOutcome] = {}
+        if not todo:
+            return outcomes
+        started = time.monotonic()
+        futures: dict[Future[dict[str, Any]], _Index] = {}
+        try:
+            pool = self._pool()
+            for index, request in _likely_longest_first(todo):
+                message = {"action": "compile", "request": request.to_message()}
+                futures[pool.submit(perform, message, self.limits)] = index
+            for future in _as_they_finish(futures):
+                index = futures[future]
+                outcomes[index] = self._finish(todo[index], future)
+                if self._progress:
+                    spent = time.monotonic() - started
+                    left = spent / len(outcomes) * (len(todo) - len(outcomes))
+                    self._progress(Progress(len(outcomes), len(todo), label(todo[index]), left))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            for future in futures:
+                future.cancel()
+            close_all()
+            for index in todo:
+                outcomes.setdefault(index, CompileOutcome(None, "interrupted", "not compiled: interrupted"))
+        return outcomes
+
+    def _finish(self, request: CompileRequest, future: Future[dict[str, Any]]) -> CompileOutcome:
+        try:
+            answer = future.result()
+        except (BrokenProcessPool, CancelledError, OSError) as lost:
+            return CompileOutcome(None, "crash", f"the executor lost this compile: {type(lost).__name__}: {lost}")
+        self.compiled += 1
+        if "error" in answer:
+            return failure_from(answer)
+        payload = {k: v for k, v in answer.items() if k not in ("files", "env", "output")}
+        self._remember(self._key(request.identity()), payload, answer)
+        return replace(outcome_from(payload), output=answer.get("output", ""))
+
+    def _remember(self, key: str, payload: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        if self.cache is not None:
+            seconds = float(answer.get("seconds", 0.0))
+            self.cache.put(key, payload, files=answer["files"], env=answer["env"], triton=self.triton, seconds=seconds)
+
+    def _key(self, identity: Mapping[str, Any]) -> str:
+        text = json.dumps({"format": FORMAT, "triton": self.triton, **identity}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _pool(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.jobs, thread_name_prefix="compile")
+        return self._threads
+
+
+def _as_they_finish(futures: Iterable[Future[dict[str, Any]]]) -> Iterator[Future[dict[str, Any]]]:
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+        yield from done
+
+
+def _likely_longest_first(
+    todo: Mapping[_Index, CompileRequest],
+) -> list[tuple[_Index, CompileRequest]]:
+    """Larger tiles and fewer warps compile longer; a short compile (`stop_above` -1) is short whatever its size."""
+
+    def weight(request: CompileRequest) -> float:
+        product = 1.0
+        for _name, value in (*request.constexprs, *request.options):
+            if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+                product *= value
+        return product / dict(request.options).get("num_warps", 4) ** 2
+
+    return sorted(todo.items(), key=lambda item: -weight(item[1]))
+
+
+def label(request: CompileRequest) -> str:
+    """A request in a few words, for progress."""
+    parts = [f"{n}={v}" for n, v in (*request.constexprs, *request.options)]
+    return f"{request.source.kernel} {' '.join(parts)}"
+
+
+def _sufficient(payload: Mapping[str, Any], stop_above: int | None) -> bool:
+    complete = payload.get("registers_per_thread") is not None
+    return complete or (stop_above is not None and int(payload["shared_bytes"]) > stop_above)
+
+
+def outcome_from(payload: Mapping[str, Any]) -> CompileOutcome:
+    """The outcome that a worker's answer or a cache record holds."""
+    resources = KernelResources(**{k: payload[k] for k in _RESOURCE_FIELDS if k in payload})
+    return CompileOutcome(
+        resources,
+        seconds=float(payload.get("seconds", 0.0)),
+        notes=tuple(payload.get("notes", ())),
+        toolchain=tuple(sorted(payload.get("toolchain", {}).items())),
+        work=payload.get("work", {}),
+        buffers=tuple(payload.get("buffers", ())),
+    )
+
+
+def failure_from(answer: Mapping[str, Any]) -> CompileOutcome:
+    """The outcome of an answer that is an error."""
+    kind: Kind = answer["error"] if answer["error"] in get_args(Kind) else "compile"
+    message = answer["message"]
+    if answer.get("hint"):
+        message += f" ({answer['hint']})"
+    return CompileOutcome(None, kind, message, output=answer.get("output") or answer.get("trace", ""))
+
+
+def _raise_failure(answer: Mapping[str, Any], source: KernelSource) -> None:
+    if "error" not in answer:
+        return
+    if answer["error"] == "input":
+        raise InputError(answer["message"], where=answer.get("where", ""), hint=answer.get("hint", ""))
+    output = answer.get("output", "").strip()
+    shown = f"It printed: {output.splitlines()[-1][:200]}" if output else ""
+    raise CompileError(
+        f"the kernel file did not load: {answer['message']}", where=str(source), hint=shown, kind=answer["error"]
+    )
+
+
+@contextlib.contextmanager
+def dask_executor(address: str) -> Iterator[Executor]:
+    """An executor on the workers of a dask scheduler at `address` (host:port)."""
+    try:
+        from distributed import Client
+    except ImportError as missing:
+        raise MissingDependencyError(
+            "--executor dask:// needs the package `distributed`",
+            hint="Install it: python -m pip install 'occupancy-cli[dask]'",
+        ) from missing
+    try:
+        client = Client(f"tcp://{address}", timeout="10s")
+    except OSError as bad:
+        raise InputError(f"no dask scheduler answers: {bad}", where=f"--executor dask://{address}") from bad
+    with client:
+        # A compile whose worker was lost runs again elsewhere; `pure=False` keeps equal messages apart.
+        yield client.get_executor(pure=False, retries=2)

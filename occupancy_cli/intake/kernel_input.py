@@ -1,0 +1,145 @@
+"""From what a person typed to a kernel: a spec file, `path/to/file.py:kernel`, `package.module:kernel`, or nothing.
+
+A reference without a spec becomes a spec too, made from `--arg` flags, so that everything after knows one form only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.data_files import shipped_dir
+from occupancy_cli.errors import InputError
+from occupancy_cli.intake.spec import SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
+from occupancy_cli.intake.yaml_file import Document, find_file
+
+SHIPPED_KERNEL = "sparse_mla_decode"
+_ARGUMENT = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<type>[^=@]+)(?:@(?P<align>\d+))?(?:=(?P<value>.+))?$")
+
+
+@dataclass(frozen=True)
+class KernelRef:
+    """A file or module, and the kernel's name in it. `file` is absolute."""
+
+    kernel: str
+    file: Path | None = None
+    module: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file or self.module}:{self.kernel}"
+
+
+@dataclass(frozen=True)
+class KernelInput:
+    """A kernel to analyze: its spec, and where the spec came from (`document` has the lines)."""
+
+    spec: KernelSpecFile
+    document: Document
+    folder: Path
+    from_flags: bool = False
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.spec.name or self.spec.kernel.rpartition(":")[2]
+
+    @property
+    def source(self) -> str:
+        """The spec file, or the reference given."""
+        return self.spec.kernel if self.from_flags else self.document.path
+
+
+def shipped_specs() -> list[Path]:
+    """The specs that ship with the tool."""
+    return sorted(shipped_dir("kernels").glob("*.yaml"))
+
+
+def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: Sequence[str] = ()) -> KernelInput:
+    """The kernel that `text` names (None: the shipped one). `arguments` are `--arg` values, `grid` those of `--grid`.
+
+    `InputError` for a file that is not there (with where it does lie), a reference without a kernel name, or `--arg`
+    beside a spec.
+    """
+    if text is None:
+        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments)
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml"):
+        return _from_spec(find_file(path), arguments)
+    by_name = {p.stem: p for p in shipped_specs()}
+    if text in by_name:
+        return _from_spec(by_name[text], arguments)
+    if ":" not in text:
+        form = "Give a spec (file.yaml), path/to/file.py:kernel or package.module:kernel"
+        if path.suffix == ".py":
+            find_file(path)
+            form = f"Name the kernel in it: {text}:NAME"
+        elif path.exists():
+            form += f"; {text} is a {'folder' if path.is_dir() else 'file of another kind'}"
+        raise InputError(f"{text!r} names no kernel", where="KERNEL", hint=f"{form}. Shipped: {', '.join(by_name)}.")
+    parse_ref(text, Path.cwd())
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kernel": text,
+        "arguments": dict(parse_argument(a) for a in arguments),
+        "configs": "autotune",
+    }
+    if grid:
+        data["grid"] = [_number(axis) for axis in grid]
+    return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
+
+
+def _from_spec(path: Path, arguments: Sequence[str]) -> KernelInput:
+    if arguments:
+        raise InputError("--arg is for a kernel without a spec", where="--arg", hint=f"Edit the arguments in {path}.")
+    spec, document = load_spec(path)
+    return KernelInput(spec, document, path.resolve().parent)
+
+
+def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
+    """`file.py:kernel` (relative to `folder`) or `package.module:kernel`."""
+    place, _, kernel = text.rpartition(":")
+    if not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
+        raise InputError(f"{text!r} names no kernel", where=where, hint="Write path/to/file.py:kernel.")
+    if place.endswith(".py") or "/" in place:
+        path = Path(place) if Path(place).is_absolute() else folder / place
+        return KernelRef(kernel, file=find_file(path).resolve())
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", place):
+        raise InputError(f"{place!r} is neither a .py file nor a module", where=where)
+    top = place.partition(".")[0]
+    if importlib.util.find_spec(top) is None and not (folder / top).exists():
+        raise InputError(
+            f"no module {top!r} is installed here", where=where, hint="A file is given as path/to/file.py."
+        )
+    return KernelRef(kernel, module=place)
+
+
+def parse_argument(text: str) -> tuple[str, Argument]:
+    """`NAME=TYPE[@ALIGN][=VALUE]`, such as `q_ptr=*bf16`, `stride=i32=576`, `k_ptr=*fp8e4nv@4`, `p=none`."""
+    match = _ARGUMENT.match(text)
+    form = "Write --arg NAME=TYPE[@ALIGN][=VALUE]: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none."
+    if match is None:
+        raise InputError(f"{text!r} is not an argument", where="--arg", hint=form)
+    try:
+        kind = canonical_type(match["type"])
+    except ValueError as bad:
+        raise InputError(str(bad), where=f"--arg {text}", hint=form) from None
+    if match["align"] and not kind.startswith("*"):
+        raise InputError(f"only a pointer has an alignment, {match['name']} is {kind}", where=f"--arg {text}")
+    value = None if match["value"] is None else _number(match["value"])
+    return match["name"], Argument(type=kind, value=value, align=int(match["align"] or 16))
+
+
+def _number(text: str) -> int | float | bool | str:
+    """A number if `text` is one, else the expression it is."""
+    if text in ("true", "True", "false", "False"):
+        return text in ("true", "True")
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

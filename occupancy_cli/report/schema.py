@@ -1,0 +1,253 @@
+"""The Report, `occupancy/report/1`: what every command found, in one form that every renderer reads.
+
+`occupancy schema report` prints it as a JSON Schema. Units are in the names; shared memory is in bytes. A value that
+is not known is null, and `unknown` or `notes` beside it says why. Fields are only ever added within version 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA: Literal["occupancy/report/1"] = "occupancy/report/1"
+
+Scalar = int | float | bool | str | None
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+class Toolchain(_Part):
+    """Versions that decided the numbers. Null: not used (no compile took place)."""
+
+    occupancy: str
+    triton: str | None = None
+    ptxas: str | None = None
+
+
+class Gpu(_Part):
+    """The GPU that was asked about. `sm_count` is null for a compute capability alone: then waves are unknown."""
+
+    id: str
+    name: str
+    compute_capability: str
+    sm_count: int | None
+    max_warps_per_sm: int
+    max_ctas_per_sm: int
+    registers_per_sm: int
+    shared_per_sm_bytes: int
+    shared_per_cta_optin_bytes: int
+    shared_reserved_per_cta_bytes: int
+    boost_clock_mhz: float | None = None
+    memory_bandwidth_gbps: float | None = None
+    assumed: list[str] = Field(default_factory=list, description="fields whose value has no documented source")
+    notes: list[str] = Field(default_factory=list)
+
+
+class Resources(_Part):
+    """What a CTA takes. `registers_per_thread` and `spill_bytes` are null when the compile ended at shared memory.
+
+    `shared_bytes` is dynamic shared memory without the 1 KB that the system reserves; `spill_bytes` is local memory per
+    thread as the driver's LOCAL_SIZE_BYTES reports it; `num_warps` counts every warp of the CTA.
+    """
+
+    shared_bytes: int
+    registers_per_thread: int | None
+    spill_bytes: int | None
+    num_warps: int
+    threads_per_cta: int
+    static_shared_bytes: int = 0
+    num_ctas: int = 1
+    tmem_columns: int = 0
+
+
+class NextCta(_Part):
+    """What the next CTA per SM asks of each resource: the value at most, and how much less than now that is."""
+
+    ctas_per_sm: int
+    reachable: bool
+    binding: list[str]
+    shared_bytes: int | None
+    shared_bytes_less: int | None
+    registers_per_thread: int | None
+    registers_per_thread_less: int | None
+    warps_per_cta: int | None
+
+
+class Occupancy(_Part):
+    """CTAs and warps per SM. `limits` has each limit as if alone, in CTAs; null: no limit, or unknown."""
+
+    ctas_per_sm: int
+    warps_per_sm: int
+    max_warps_per_sm: int
+    percent: float
+    limits: dict[str, int | None]
+    limited_by: list[str]
+    next_cta: NextCta
+    slack: dict[str, int] = Field(description="how much each resource may grow before a CTA is lost")
+    unknown: dict[str, str] = Field(default_factory=dict)
+
+
+class Launch(_Part):
+    """The grid on the machine: slots are SMs x CTAs/SM. Null where the grid or the SM count is not known."""
+
+    grid: list[int]
+    ctas: int
+    slots: int | None
+    waves: float | None
+    full_waves: int | None
+    tail_ctas: int | None
+    tail_percent: float | None
+    efficiency_percent: float | None
+
+
+class Time(_Part):
+    """A predicted time with its terms; `unknown` pairs what was missing with what that makes uncertain."""
+
+    time_us: float | None
+    binding: str | None
+    terms: dict[str, float]
+    unknown: list[tuple[str, str]] = Field(default_factory=list)
+
+
+class Follower(_Part):
+    """A kernel launched after the main one."""
+
+    kernel: str
+    resources: Resources | None
+    occupancy: Occupancy | None
+    launch: Launch | None
+    time: Time | None = None
+    error: Error | None = None
+
+
+class Error(_Part):
+    """Why a config has no result; `output` is what the compiler printed."""
+
+    kind: str
+    message: str
+    output: str = ""
+
+
+class Config(_Part):
+    """One config of one kernel at one set of knobs and shapes.
+
+    `status` is ok, over_cap (compiled, and can never launch on this GPU) or failed (`error` says why).
+    """
+
+    config: dict[str, Scalar]
+    knobs: dict[str, Scalar] = Field(default_factory=dict)
+    shapes: dict[str, Scalar] = Field(default_factory=dict)
+    derived: dict[str, Scalar] = Field(default_factory=dict)
+    status: Literal["ok", "over_cap", "failed"]
+    fits: bool | None
+    over_bytes: int
+    reason: str = ""
+    resources: Resources | None = None
+    occupancy: Occupancy | None = None
+    launch: Launch | None = None
+    time: Time | None = None
+    followed_by: list[Follower] = Field(default_factory=list)
+    error: Error | None = None
+    notes: list[str] = Field(default_factory=list)
+
+
+class Kernel(_Part):
+    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set)."""
+
+    name: str
+    source: str
+    kernel: str
+    settings: dict[str, str] = Field(default_factory=dict)
+    tuned: bool = Field(False, description="whether its configs are an autotuner's, which drops what cannot launch")
+    configs: list[Config]
+
+
+class Choice(_Part):
+    """A setting with its predicted time."""
+
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    nsplit: int | None
+    predicted_time_us: float | None
+    launch: Launch | None
+    ctas_per_sm: int | None
+    warps_per_sm: int | None
+    partials_bytes: int | None = None
+    terms: dict[str, float] = Field(default_factory=dict)
+    binding: str | None = None
+
+
+class Recommendation(_Part):
+    """What to set for one batch. `predicted_speedup_vs_default` is the incumbent's predicted time over this one's."""
+
+    batch: int
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    nsplit: int | None
+    predicted_time_us: float | None
+    predicted_speedup_vs_default: float | None
+    kept_default: bool
+    model_error_percent: float
+    reasons: list[str]
+    exports: list[str]
+    chosen: Choice
+    default: Choice | None
+    runner_up: Choice | None
+    cannot_launch: list[str] = Field(default_factory=list)
+
+
+class SingleSetting(_Part):
+    """The one setting that is best over all batches asked about."""
+
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    slowdown: float
+    exports: list[str]
+
+
+class Finding(_Part):
+    """One line of a check: what was looked at, and whether it holds."""
+
+    level: Literal["ok", "violation", "undecided", "note"]
+    kernel: str
+    gpu: str
+    config: dict[str, Scalar]
+    knobs: dict[str, Scalar] = Field(default_factory=dict)
+    rule: str
+    message: str
+    file: str = ""
+    line: int | None = None
+    required: int | None = None
+    limit: int | None = None
+    unit: str = ""
+
+
+class Report(_Part):
+    """Everything a command found."""
+
+    schema_: Literal["occupancy/report/1"] = Field("occupancy/report/1", alias="schema")
+    command: str
+    toolchain: Toolchain
+    gpu: Gpu | None = None
+    kernels: list[Kernel] = Field(default_factory=list)
+    recommendation: Recommendation | None = None
+    recommendations: list[Recommendation] = Field(default_factory=list)
+    single_setting: SingleSetting | None = None
+    findings: list[Finding] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    interrupted: bool = False
+
+    def to_json(self) -> str:
+        """The report as indented JSON."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
+
+Follower.model_rebuild()
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the Report."""
+    return Report.model_json_schema(by_alias=True)
