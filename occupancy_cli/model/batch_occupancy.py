@@ -20,6 +20,7 @@ import numpy.typing as npt
 from occupancy_cli.model.occupancy import (
     CLUSTER,
     CTAS,
+    LAUNCH_MOST,
     REGISTERS,
     SHARED,
     TMEM,
@@ -43,8 +44,8 @@ class BatchOccupancy:
     """Occupancy of n kernels; every array has shape (n,).
 
     `limits` has CTAs per SM by each limit alone, NO_LIMIT where it sets none or is not known. `limited_by` is a set of
-    bits: bit i stands for LIMIT_NAMES[i]. `next_shared_bytes`, `next_registers`, `next_warps` are what the next CTA
-    asks of each at most, NONE where no value brings it (of registers also where the number now is not known).
+    bits: bit i stands for LIMIT_NAMES[i]. `next_*` are what the next CTA asks of each resource at most,
+    NONE where no value brings it (of registers also where the number now is not known).
     """
 
     possible: npt.NDArray[np.bool_]
@@ -58,6 +59,7 @@ class BatchOccupancy:
     next_shared_bytes: Ints
     next_registers: Ints
     next_warps: Ints
+    next_tmem_columns: Ints
 
     def limited_by_names(self, row: int) -> tuple[str, ...]:
         bits = int(self.limited_by[row])
@@ -95,17 +97,15 @@ def batch_occupancy(
     )  # fmt: skip
     carveouts = np.asarray(limits.carveouts_bytes, dtype=np.int64)
     cap = limits.shared_per_cta_optin_bytes
-    # A size in bytes beyond this is far over the cap whatever is added to it; it bounds the sums below.
-    sane = np.int64(2**40)
     possible = (
         (threads >= 1)
-        & (threads <= sane)
+        & (threads <= LAUNCH_MOST)
         & (registers >= UNKNOWN_REGISTERS)
         & (registers <= limits.max_registers_per_thread)
         & (shared >= 0)
-        & (shared <= sane)
+        & (shared <= LAUNCH_MOST)
         & (static >= 0)
-        & (static <= sane)
+        & (static <= LAUNCH_MOST)
         & (carveout >= LARGEST_CARVEOUT)
         & (carveout <= carveouts[-1])
         & (tmem >= 0)
@@ -163,6 +163,7 @@ def batch_occupancy(
         next_shared_bytes=_most_shared(gpu, target, static, preference),
         next_registers=np.where(registers < 0, NONE, _most_registers(gpu, target, warps)),
         next_warps=_most_warps(gpu, target, np.where(per_warp > 0, per_warp, 0)),
+        next_tmem_columns=_most_tmem(gpu, target),
     )
 
 
@@ -205,3 +206,8 @@ def _most_warps(gpu: GpuProfile, ctas: Ints, per_warp: Ints) -> Ints:
     most = np.where(per_warp > 0, np.minimum(most, by_registers), most)
     return np.where(most > 0, most, NONE)
 
+
+def _most_tmem(gpu: GpuProfile, ctas: Ints) -> Ints:
+    share = gpu.limits.tmem_columns_per_sm // ctas
+    powers = np.concatenate([[NONE], TMEM_MIN_COLUMNS << np.arange(5, dtype=np.int64)])
+    return powers[np.searchsorted(powers[1:], share, side="right")]

@@ -39,6 +39,8 @@ from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.profiles import ComputeCapability, GpuProfile
 
 WARP_THREADS = 32
+LAUNCH_MOST = 2**32 - 1  # a launch takes its sizes as 32-bit numbers (cuLaunchKernel)
+UNKNOWN_REGISTERS_REASON = "the number of registers is not known, so neither is the limit they set"
 TMEM_MIN_COLUMNS = 32
 SHARED, REGISTERS, WARPS, CTAS, BARRIERS, TMEM, CLUSTER = (
     "shared", "registers", "warps", "ctas", "barriers", "tmem", "cluster",
@@ -209,7 +211,7 @@ def occupancy(
     unknown: dict[str, str] = {}
     by_name: dict[str, int | None] = kernel.limits_by_name()
     if registers_per_thread is None:
-        unknown[REGISTERS] = "the register count is not known: the compile did not reach ptxas"
+        unknown[REGISTERS] = UNKNOWN_REGISTERS_REASON
     cluster_reason = cluster_refusal(limits, num_ctas)
     if num_ctas > 1 and not cluster_reason:
         unknown[CLUSTER] = cluster_unknown(limits, num_ctas)
@@ -260,6 +262,12 @@ class Plateau:
     warps_per_sm: int
     percent: float
     limited_by: tuple[str, ...]
+
+
+def refusal(gpu: GpuProfile, **kernel: Any) -> str:
+    """Why the launch is refused, "" when it is not: `Occupancy.reason` by itself; arguments as `occupancy`'s."""
+    demands = _kernel(gpu.limits, **kernel)
+    return "; ".join(r for r in (*demands.refusals(), cluster_refusal(gpu.limits, demands.num_ctas)) if r)
 
 
 def cliffs(gpu: GpuProfile, **kernel: Any) -> tuple[NextCta, ...]:
@@ -328,16 +336,16 @@ def check_inputs(
 ) -> None:
     """Raise an `InputError` for a value that no launch on this compute capability can have."""
     cc = limits.compute_capability
-    _whole("threads_per_cta", threads_per_cta, 1)
+    _whole("threads_per_cta", threads_per_cta, 1, LAUNCH_MOST)
     if registers_per_thread is not None:
         _whole("registers_per_thread", registers_per_thread, 0, limits.max_registers_per_thread)
-    _whole("shared_bytes", shared_bytes, 0)
-    _whole("static_shared_bytes", static_shared_bytes, 0)
+    _whole("shared_bytes", shared_bytes, 0, LAUNCH_MOST)
+    _whole("static_shared_bytes", static_shared_bytes, 0, LAUNCH_MOST)
     if carveout_bytes is not None:
         _whole("carveout_bytes", carveout_bytes, 0, limits.carveouts_bytes[-1])
-    _whole("num_ctas", num_ctas, 1)
+    _whole("num_ctas", num_ctas, 1, LAUNCH_MOST)
     _whole("num_barriers", num_barriers, 1, 16)
-    _whole("tmem_columns", tmem_columns, 0)
+    _whole("tmem_columns", tmem_columns, 0, LAUNCH_MOST)
     if tmem_columns > limits.tmem_columns_per_sm:
         problem = f"there is no tensor memory on compute capability {cc}"
         if limits.tmem_columns_per_sm:
@@ -387,7 +395,7 @@ def _whole(name: str, value: Any, least: int, most: int | None = None) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"a whole number is expected, not {value!r}", where=name, required=value)
     if value < least or (most is not None and value > most):
-        bound = f"at least {least}" if most is None else f"from {least} to {most:,}"
+        bound = f"at least {least}" if most is None or most == LAUNCH_MOST > value else f"from {least} to {most:,}"
         raise InputError(f"{value:,} is not possible: it is {bound}", where=name, required=value, limit=most)
 
 

@@ -1,0 +1,251 @@
+"""`occupancy gpus`: the GPUs that have a profile, one of them with its sources, and those of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import counted, make_console, make_table
+from occupancy_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from occupancy_cli.device.detect import DeviceCheck
+    from occupancy_cli.model.profiles import GpuProfile, Provenance
+
+SCHEMA = "occupancy/gpus/1"
+
+
+def gpus(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[show] [NAME]...", help="Show these GPUs with sources; none: list all."),
+    ] = None,
+    detect: Annotated[
+        bool, typer.Option("--detect", help="Read this machine's GPUs and compare them with their profiles.")
+    ] = False,
+    output_format: Annotated[
+        Format, typer.Option("--format", help="table, or json on standard output.")
+    ] = Format.table,
+    hw_profiles: Annotated[
+        list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")
+    ] = None,
+) -> None:
+    """List the known GPUs, show one with the source of every value, or check this machine's against their profiles.
+
+    A value marked * is assumed (no source that can be opened states it), one marked ? is disputed between sources.
+    --detect exits with 1 when a device and its profile differ, and with 2 when there is no device or no profile.
+    """
+    folders = hw_profiles or []
+    wanted = [name for i, name in enumerate(names or []) if not (i == 0 and name == "show")]
+    if detect:
+        if names:
+            raise InputError("--detect takes no names", where="gpus", hint="occupancy gpus --detect")
+        _detect(folders, output_format)
+    elif wanted:
+        _show(wanted, folders, output_format)
+    elif names:
+        raise InputError("no GPU is named", where="gpus show", hint="Such as: occupancy gpus show h100")
+    else:
+        _list(folders, output_format)
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201
+
+
+def _mark(gpu: GpuProfile, field: str) -> str:
+    entry = gpu.provenance.get(field)
+    if entry is None:
+        return ""
+    return ("*" if entry.status == "assumed" else "") + ("?" if entry.disputed else "")
+
+
+def _amount(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def _list(folders: list[Path], output_format: Format) -> None:
+    from occupancy_cli.model.profiles import list_gpus
+
+    found = list_gpus(folders)
+    if output_format is Format.json:
+        _print_json({"schema": SCHEMA, "gpus": [as_json(gpu) for gpu in found]})
+        return
+    table = make_table(
+        "Name for --gpu", "Product", "CC", "SMs", "Shared/CTA", "Shared/SM", "Memory, GB", "GB/s", "L2, MiB",
+        "FP16 TFLOPS", "Clock, MHz", "Also", right=(3, 4, 5, 6, 7, 8, 9, 10),
+    )  # fmt: skip
+    for gpu in found:
+        table.add_row(
+            gpu.id,
+            gpu.name,
+            gpu.compute_capability,
+            f"{gpu.sm_count or '-'}{_mark(gpu, 'sm_count')}",
+            f"{gpu.limits.shared_per_cta_optin_bytes:,}",
+            f"{gpu.limits.shared_per_sm_bytes:,}",
+            _amount(gpu.memory_gb) + _mark(gpu, "memory_gb"),
+            _amount(gpu.memory_bandwidth_gbps) + _mark(gpu, "memory_bandwidth_gbps"),
+            _amount(gpu.l2_bytes / 2**20 if gpu.l2_bytes else None) + _mark(gpu, "l2_bytes"),
+            _amount(gpu.fp16_dense_tflops) + _mark(gpu, "fp16_dense_tflops"),
+            _amount(gpu.boost_clock_mhz) + _mark(gpu, "boost_clock_mhz"),
+            ", ".join(gpu.aliases[:3]),
+        )
+    console = make_console()
+    console.print(table)
+    console.print(
+        f"{len(found)} GPUs. * assumed, ? disputed between sources: `occupancy gpus NAME` has the sources. "
+        "FP16 is dense. sm120 or 12.0 in the place of a name: the limits of a compute capability alone."
+    )
+
+
+def as_json(gpu: GpuProfile) -> dict[str, Any]:
+    """A profile with the provenance of every value: `{"values": {name: {value, status, sources, ...}}, ...}`."""
+    return {
+        "id": gpu.id,
+        "name": gpu.name,
+        "aliases": list(gpu.aliases),
+        "alias_notes": dict(gpu.alias_notes),
+        "compute_capability": gpu.compute_capability,
+        "limits_only": gpu.limits_only,
+        "values": _values(gpu, limits=False),
+        "limits": _values(gpu, limits=True),
+        "tensor_formats_absent": list(gpu.tensor_formats_absent),
+        "notes": [*gpu.notes, *gpu.limits.notes],
+    }
+
+
+def _values(gpu: GpuProfile, *, limits: bool) -> dict[str, Any]:
+    from dataclasses import asdict, fields
+
+    owner = gpu.limits if limits else gpu
+    values = {}
+    for field in fields(owner):
+        if field.name in gpu.provenance and not (limits and field.name == "compute_capability"):
+            entry = asdict(gpu.provenance[field.name])
+            values[field.name] = {"value": getattr(owner, field.name), **{k: v for k, v in entry.items() if v}}
+    return values
+
+
+def _show(names: list[str], folders: list[Path], output_format: Format) -> None:
+    from occupancy_cli.device.detect import resolve_gpu
+
+    found = [resolve_gpu(name, folders) for name in names]
+    if output_format is Format.json:
+        _print_json({"schema": SCHEMA, "gpus": [as_json(gpu) for gpu in found]})
+        return
+    for gpu in found:
+        _show_one(gpu)
+
+
+def _show_one(gpu: GpuProfile) -> None:
+    from dataclasses import fields
+
+    console = make_console()
+    console.print(f"{gpu.name} ({gpu.id}), CC {gpu.compute_capability}")
+    if gpu.limits_only:
+        console.print("Limits only: occupancy can be told, waves cannot, as the number of SMs is not known.")
+    if gpu.aliases:
+        console.print(f"Also: {', '.join(gpu.aliases)}")
+    for alias, note in gpu.alias_notes.items():
+        console.print(f"{alias}: {note}")
+    if gpu.tensor_formats_absent:
+        console.print(f"Without {', '.join(gpu.tensor_formats_absent)} tensor cores")
+    sources: dict[str, int] = {}
+    table = make_table("Value", "", "Status", "Sources", "Remarks", right=(1,))
+    shown = [(f.name, getattr(gpu, f.name)) for f in fields(gpu) if f.name in gpu.provenance]
+    shown += [(f.name, getattr(gpu.limits, f.name)) for f in fields(gpu.limits) if f.name != "compute_capability"]
+    for name, value in shown:
+        entry = gpu.provenance.get(name)
+        if entry is None:
+            continue
+        numbers = [str(sources.setdefault(s, len(sources) + 1)) for s in entry.sources]
+        table.add_row(name, _plain(value), entry.status, " ".join(numbers), _remarks(entry, sources))
+    console.print(table)
+    for note in (*gpu.notes, *gpu.limits.notes):
+        console.print(f"- {note}")
+    for source, number in sources.items():
+        console.print(f"[{number}] {source}", soft_wrap=True)
+    if gpu.path:
+        console.print(f"Profile: {gpu.path}", soft_wrap=True)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(f"{v:,}" for v in value)
+    if isinstance(value, (int, float)):
+        return f"{value:,}"
+    return str(value)
+
+
+def _remarks(entry: Provenance, sources: dict[str, int]) -> str:
+    """Note, other published values with their sources' numbers, and why this one was chosen."""
+    parts = [entry.note] if entry.note else []
+    for other in entry.disputed:
+        numbers = " ".join(str(sources.setdefault(s, len(sources) + 1)) for s in other.sources)
+        told = f"{_plain(other.value)} in {numbers}" if numbers else f"{_plain(other.value)} elsewhere"
+        parts.append(f"{told} ({other.note})" if other.note else told)
+    if entry.chosen_because:
+        parts.append(f"chosen: {entry.chosen_because}")
+    return "; ".join(parts)
+
+
+def _detect(folders: list[Path], output_format: Format) -> None:
+    from occupancy_cli.device.detect import check_device, detect_devices
+    from occupancy_cli.model.profiles import list_gpus
+
+    known = list_gpus(folders)
+    checks = [check_device(device, known) for device in detect_devices()]
+    if output_format is Format.json:
+        _print_json({"schema": SCHEMA, "devices": [check_as_json(check) for check in checks]})
+    else:
+        _print_checks(checks)
+    if not checks or any(check.profile is None for check in checks):
+        raise typer.Exit(2)
+    if any(check.differences for check in checks):
+        raise typer.Exit(1)
+
+
+def check_as_json(check: DeviceCheck) -> dict[str, Any]:
+    """A device, the id of its profile (null: none fits) and every field compared."""
+    from dataclasses import asdict
+
+    return {
+        "index": check.device.index,
+        "name": check.device.name,
+        "compute_capability": check.device.compute_capability,
+        "profile": check.profile.id if check.profile else None,
+        "fields": [asdict(field) for field in check.fields],
+        "differences": [field.field for field in check.differences],
+    }
+
+
+def _print_checks(checks: list[DeviceCheck]) -> None:
+    console = make_console()
+    if not checks:
+        console.print("The driver shows no GPU.")
+    for check in checks:
+        device = check.device
+        fits = f"profile {check.profile.id}" if check.profile else "no profile has this name"
+        console.print(f"GPU {device.index}: {device.name}, CC {device.compute_capability}: {fits}")
+        table = make_table("Value", "Device", "Profile", "", "Remarks", right=(1, 2))
+        for field in check.fields:
+            profile = "not stated" if field.profile is None else _plain(field.profile)
+            verdict = "" if field.profile is None else "equal" if field.equal else "differs"
+            table.add_row(field.field, _plain(field.device), profile, verdict, field.remark)
+        console.print(table)
+        if check.profile is not None:
+            differing = len(check.differences)
+            console.print(
+                f"{counted(differing, 'value')} {'differs' if differing == 1 else 'differ'}"
+                if differing
+                else "Every value that both state is equal."
+            )
