@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from occupancy_cli.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from occupancy_cli.errors import InputError, OccupancyError
     from occupancy_cli.model.occupancy import Occupancy, occupancy
     from occupancy_cli.model.profiles import ComputeCapability, GpuProfile, list_gpus, load_gpu
     from occupancy_cli.model.resources import KernelResources
 
-__version__ = "0.1.0"
+
 
 __all__ = [
     "ComputeCapability",

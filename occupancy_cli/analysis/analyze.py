@@ -13,6 +13,7 @@ from occupancy_cli.compile.service import CompileService
 from occupancy_cli.intake.kernel_input import KernelInput
 from occupancy_cli.intake.settings import Setting
 from occupancy_cli.model.cost import TimeEstimate, estimate
+from occupancy_cli.model.insights import Variant, observations
 from occupancy_cli.model.profiles import GpuProfile
 from occupancy_cli.report import schema
 from occupancy_cli.version import VERSION
@@ -73,9 +74,23 @@ def kernel_part(kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint]) 
         source=kernel.given.source,
         kernel=str(kernel.source),
         settings={n: s.origin for n, s in settings.items()},
+        observations=_observations(gpu, analyzed),
         tuned=kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None,
         configs=[config_part(kernel, gpu, each) for each in analyzed],
     )
+
+
+def _observations(gpu: GpuProfile, analyzed: list[AnalyzedPoint]) -> list[str]:
+    variants = [
+        Variant(
+            {**each.point.shapes, **each.point.knobs, **each.point.config},
+            each.outcomes[0].resources,
+            build.occupancy_on(gpu, each.outcomes[0].resources),
+        )
+        for each in analyzed
+        if each.outcomes[0].resources is not None
+    ]
+    return observations(variants)
 
 
 def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> schema.Config:

@@ -8,6 +8,7 @@ every supported Triton (a test asks Triton itself), while Triton may treat two c
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -83,9 +84,17 @@ class CompileRequest:
             "options": list(self.options),
         }
 
+    def identity_text(self) -> str:
+        """`identity` as text, worked out once."""
+        return self._identity_text
+
+    @functools.cached_property
+    def _identity_text(self) -> str:
+        return json.dumps(self.identity(), sort_keys=True)
+
     def key(self) -> str:
         """A hash of `identity`: equal keys are one compile."""
-        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(self.identity_text().encode()).hexdigest()
 
     def to_message(self) -> dict[str, Any]:
         """This request as JSON-ready data."""

@@ -28,6 +28,15 @@ from triton.runtime.jit import JITFunction
 from occupancy_cli.errors import InputError
 
 VERSION: str = triton.__version__
+LOCATION: str = str(triton.__path__[0])
+OLDEST, NEWEST = (3, 4), (3, 9)
+
+
+def is_supported() -> bool:
+    """Whether this Triton is one of the versions that the tests run on."""
+    major_minor = tuple(int(part) for part in VERSION.split(".")[:2])
+    return OLDEST <= major_minor <= NEWEST
+
 
 INTERNALS: tuple[tuple[str, str], ...] = (
     ("triton.runtime.driver", "set_active: puts the compile-only driver in place"),
@@ -368,18 +377,15 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
     `EarlyStopUnavailable` where this Triton cannot be watched.
     """
     _, jit = layers(kernel)
-    names = [p.name for p in jit.params]
-    positional = [values[n] for n in names]
-    options = {k: v for k, v in values.items() if k not in names}
     allocation = Allocation(stop_above)
     try:
         with watching_allocation(allocation):
-            compiled = jit.warmup(*positional, grid=(1,), **options)
+            compiled = jit.warmup(grid=(1,), **values)
     except _Stopped:
         return {
             "shared_bytes": allocation.shared_bytes,
             "num_warps": allocation.num_warps,
-            "num_ctas": int(options.get("num_ctas", 1)),
+            "num_ctas": int(values.get("num_ctas", 1)),
             "tmem_columns": allocation.tmem_columns,
             "ttgir_allocated": allocation.ttgir,
         }
@@ -389,9 +395,7 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
 def compile_plainly(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """As `compile_launch` with nothing watched: exactly Triton's own compile."""
     _, jit = layers(kernel)
-    names = [p.name for p in jit.params]
-    options = {k: v for k, v in values.items() if k not in names}
-    return _compiled(jit.warmup(*[values[n] for n in names], grid=(1,), **options))
+    return _compiled(jit.warmup(grid=(1,), **values))
 
 
 def _compiled(compiled: Any) -> dict[str, Any]:
@@ -422,8 +426,7 @@ def specialization_key(kernel: Any, values: Mapping[str, Any]) -> str:
     _, jit = layers(kernel)
     device = runtime_driver.active.get_current_device()
     *_, binder = jit.device_caches[device]
-    names = [p.name for p in jit.params]
-    bound = binder(*[values[n] for n in names], **{k: v for k, v in values.items() if k not in names})
+    bound = binder(**values)
     return repr(bound[1])
 
 

@@ -244,6 +244,17 @@ def _toolchain(arch: int) -> dict[str, str]:
     return {"triton": triton_front.VERSION, "ptxas": triton_front.ptxas_version(arch)}
 
 
+def _health(arch: int) -> dict[str, Any]:
+    from occupancy_cli.compile import triton_front
+
+    return _toolchain(arch) | {
+        "missing_internals": triton_front.check_internals(),
+        "path": triton_front.LOCATION,
+        "tools": str(Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"),
+        "supported": triton_front.is_supported(),
+    }
+
+
 def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
     action = message["action"]
     if action == "describe":
@@ -253,8 +264,8 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
     if action == "prune":
         _install(message["request"])
         return _prune(message)
-    if action == "toolchain":
-        return _toolchain(message["arch"])
+    if action == "health":
+        return _health(message["arch"])
     _install(message["request"])
     started = time.perf_counter()
     reads = EnvironmentReads()

@@ -183,6 +183,11 @@ class KernelSpecFile(Launch):
     check: Check = Check()
 
 
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a kernel spec file."""
+    return KernelSpecFile.model_json_schema(by_alias=True)
+
+
 def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
     """Read and validate a spec; one `InputError` naming file, line, key, value and the nearest valid key."""
     document = load_yaml(path)

@@ -161,6 +161,7 @@ class Kernel(_Part):
     source: str
     kernel: str
     settings: dict[str, str] = Field(default_factory=dict)
+    observations: list[str] = Field(default_factory=list, description="what the configs say when put side by side")
     tuned: bool = Field(False, description="whether its configs are an autotuner's, which drops what cannot launch")
     configs: list[Config]
 

@@ -1,0 +1,255 @@
+"""`recommend`: the knobs and config with the shortest predicted time, beside what is used now.
+
+Candidates are every value that the spec lists for a knob (unless `--set` fixes it) x every config, each with the
+resources of its own specialization. What is used now is the knobs' present values with the config that an autotuner
+would pick there, which is taken to be the fastest predicted one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from occupancy_cli.analysis import build
+from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, stop_above, toolchain
+from occupancy_cli.analysis.plan import (
+    Kernel,
+    Point,
+    cta_work,
+    knob_candidates,
+    launch_shape,
+    make_point,
+    names_of,
+    prepare,
+)
+from occupancy_cli.compile.service import CompileService
+from occupancy_cli.errors import InputError
+from occupancy_cli.intake.expressions import parse_expression
+from occupancy_cli.intake.kernel_input import KernelInput
+from occupancy_cli.intake.settings import Setting, one_value
+from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.model.search import (
+    Candidate,
+    KernelLaunch,
+    Ranking,
+    Scored,
+    best_single_setting,
+    rank,
+    score,
+)
+from occupancy_cli.report import schema
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """A point that is a candidate, and whether its knobs are those used now."""
+
+    point: Point
+    incumbent: bool
+
+
+def recommend(
+    given: KernelInput,
+    gpu: GpuProfile,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    batches: Sequence[int],
+    mix: Mapping[int, float] | None = None,
+) -> schema.Report:
+    """A Report with a recommendation for each batch and, for several, the best single setting.
+
+    Raises `InputError` when the GPU's SM count is unknown, the spec has no grid or work, or nothing can launch.
+    """
+    if gpu.sm_count is None:
+        raise InputError(
+            f"{gpu.name} has no SM count, so no waves and no time", where="--gpu", hint="Name a product, such as 5090."
+        )
+    if "batch" not in given.spec.shapes and batches:
+        raise InputError("the spec has no shape named `batch`", where=given.document.where(("shapes",)))
+    if given.spec.grid is None or (given.spec.work.iterations is None and given.spec.work.split is None):
+        raise InputError(
+            "a recommendation needs `grid` and `work.iterations` (or `work.split`)",
+            where=given.document.where(("work",)),
+        )
+    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    asked = batches or tuple(int(v) for v in kernel.settings["batch"].values)
+    chosen = {batch: _points(kernel, gpu, batch, sets) for batch in asked}
+    flat = [c.point for batch in asked for c in chosen[batch]]
+    analyzed = iter(compile_points(kernel, gpu, service, flat))
+    rankings = []
+    everything: list[AnalyzedPoint] = []
+    failed: dict[int, list[str]] = {}
+    for batch in asked:
+        mine = [(c, next(analyzed)) for c in chosen[batch]]
+        everything += [a for _, a in mine]
+        ranking, failed[batch] = _rank(kernel, gpu, batch, mine)
+        rankings.append(ranking)
+    found = [_part(kernel, gpu, ranking, failed[ranking.batch]) for ranking in rankings]
+    single = None
+    if len(rankings) > 1:
+        best = best_single_setting(rankings, mix)
+        single = schema.SingleSetting(
+            knobs=build.scalars(dict(best.knobs)),
+            config=build.scalars(dict(best.config)),
+            slowdown=round(best.slowdown, 4),
+            exports=_exports(kernel, dict(best.knobs)),
+        )
+    return schema.Report(
+        command="recommend",
+        toolchain=toolchain(service, everything),
+        gpu=build.gpu_part(gpu),
+        recommendation=found[0] if len(found) == 1 else None,
+        recommendations=found,
+        single_setting=single,
+        notes=notes_of(service, everything),
+        interrupted=service.interrupted,
+    )
+
+
+def _points(kernel: Kernel, gpu: GpuProfile, batch: int, sets: Mapping[str, Setting]) -> list[_Chosen]:
+    """Every candidate at one batch: configs x knob values; those that launch the same once, the incumbent's first."""
+    spec = kernel.given.spec
+    where = kernel.given.document.path
+    values = {
+        name: batch if name == "batch" else one_value(setting.values, name, where)
+        for name, setting in kernel.settings.items()
+        if name not in spec.knobs or name not in sets
+    }
+    now = {n: kernel.settings[n].values[0] for n in spec.knobs}
+    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
+    found: dict[Any, _Chosen] = {}
+    for config in kernel.configs:
+        for knobs in [now, *_knob_choices(kernel, values | now, config, override, list(spec.knobs), sets)]:
+            point = make_point(kernel, gpu, values | knobs, config, override, stop_above(gpu, full=False))
+            same = (repr(point.config), tuple((p.grid, p.request.identity_text()) for p in point.launches))
+            found.setdefault(same, _Chosen(point, knobs == now))
+    return list(found.values())
+
+
+def _knob_choices(
+    kernel: Kernel,
+    values: Mapping[str, Any],
+    config: Mapping[str, Any],
+    override: Mapping[str, Any],
+    left: Sequence[str],
+    sets: Mapping[str, Setting],
+) -> Iterator[dict[str, Any]]:
+    """Every combination of knob values, knob by knob, since one knob's candidates may depend on another's value."""
+    if not left:
+        yield {n: values[n] for n in kernel.given.spec.knobs}
+        return
+    name, *rest = left
+    if name in sets:
+        candidates: Sequence[Any] = sets[name].values
+    else:
+        candidates = knob_candidates(kernel, name, names_of(kernel, values, config, override)) or (values[name],)
+    for value in candidates:
+        yield from _knob_choices(kernel, {**values, name: value}, config, override, rest, sets)
+
+
+def _rank(
+    kernel: Kernel, gpu: GpuProfile, batch: int, mine: Sequence[tuple[_Chosen, AnalyzedPoint]]
+) -> tuple[Ranking, list[str]]:
+    candidates: list[Candidate] = []
+    incumbents: list[Candidate] = []
+    failed: dict[str, None] = {}
+    for chosen, analyzed in mine:
+        candidate, why = _candidate(kernel, gpu, batch, analyzed)
+        if candidate is None:
+            failed[why] = None
+            continue
+        candidates.append(candidate)
+        if chosen.incumbent:
+            incumbents.append(candidate)
+    if not candidates:
+        reason = "; ".join(list(failed)[:3])
+        raise InputError(f"no config can launch on {gpu.name}: {reason}", where=kernel.given.source)
+    scored = [s for s in (score(gpu, c)[0] for c in incumbents) if s is not None]
+    incumbent = min(scored, key=lambda s: s.time_us).candidate if scored else None
+    return rank(gpu, candidates, incumbent), list(failed)
+
+
+def _candidate(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint) -> tuple[Candidate | None, str]:
+    point = analyzed.point
+    launches = []
+    for plan, outcome in zip(point.launches, analyzed.outcomes, strict=True):
+        if outcome.resources is None:
+            return None, f"{_short(point)}: {outcome.message}"
+        occupancy = build.occupancy_on(gpu, outcome.resources)
+        if not occupancy.launchable:
+            return None, f"{_short(point)}: {occupancy.reason}"
+        shape = launch_shape(kernel.given, plan)
+        if shape is None:
+            raise InputError(
+                f"the work of {plan.request.source.kernel} is not given",
+                where=kernel.given.document.where((*plan.at, "work")),
+                hint="Give its grid and work.iterations.",
+            )
+        work = replace(cta_work(kernel.given, plan))
+        launches.append(KernelLaunch(plan.request.source.kernel, outcome.resources, occupancy, work, shape))
+    nsplit = point.names.get("nsplit")
+    partials = kernel.given.spec.partials_bytes
+    where = kernel.given.document.where(("partials_bytes",))
+    return (
+        Candidate(
+            batch=batch,
+            knobs=tuple(point.knobs.items()),
+            config=tuple((n, v) for n, v in point.config.items() if n not in point.knobs),
+            launches=tuple(launches),
+            nsplit=None if nsplit is None else int(nsplit),
+            partial_bytes=0 if partials is None else int(parse_expression(partials, where)(point.names, where)),
+        ),
+        "",
+    )
+
+
+def _short(point: Point) -> str:
+    return " ".join(f"{n}={v}" for n, v in point.config.items() if n not in ("num_stages", "num_ctas"))
+
+
+def _part(kernel: Kernel, gpu: GpuProfile, ranking: Ranking, failed: Sequence[str]) -> schema.Recommendation:
+    chosen = _choice(gpu, ranking.chosen)
+    assert chosen is not None
+    return schema.Recommendation(
+        batch=ranking.batch,
+        knobs=chosen.knobs,
+        config=chosen.config,
+        nsplit=chosen.nsplit,
+        predicted_time_us=chosen.predicted_time_us,
+        predicted_speedup_vs_default=None if ranking.predicted_ratio is None else round(ranking.predicted_ratio, 3),
+        kept_default=ranking.kept_incumbent,
+        model_error_percent=ranking.error_percent,
+        reasons=list(ranking.reasons),
+        exports=_exports(kernel, chosen.knobs),
+        chosen=chosen,
+        default=_choice(gpu, ranking.incumbent),
+        runner_up=_choice(gpu, ranking.runner_up),
+        cannot_launch=[*failed, *(why for _, why in ranking.cannot_launch)],
+    )
+
+
+def _choice(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
+    if scored is None:
+        return None
+    main = scored.candidate.launches[0]
+    occupancy = build.occupancy_on(gpu, main.resources)
+    return schema.Choice(
+        knobs=build.scalars(dict(scored.candidate.knobs)),
+        config=build.scalars(dict(scored.candidate.config)),
+        nsplit=scored.candidate.nsplit,
+        predicted_time_us=round(scored.time_us, 2),
+        launch=build.launch_part(build.waves_of(gpu, main.resources, occupancy, main.shape.grid)),
+        ctas_per_sm=occupancy.ctas_per_sm,
+        warps_per_sm=occupancy.warps_per_sm,
+        partials_bytes=scored.candidate.partial_bytes or None,
+        terms={n: round(v, 4) for n, v in scored.estimates[0].terms.items()},
+        binding=scored.estimates[0].binding,
+    )
+
+
+def _exports(kernel: Kernel, knobs: Mapping[str, Any]) -> list[str]:
+    """`export NAME=value` for every knob that an environment variable sets."""
+    spec = kernel.given.spec
+    return [f"export {knob.env}={knobs[name]}" for name, knob in spec.knobs.items() if knob.env and name in knobs]

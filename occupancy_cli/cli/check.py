@@ -1,0 +1,50 @@
+"""`occupancy check`: a gate for CI. Do the configs that are used fit, on every GPU named?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from occupancy_cli.cli import options
+from occupancy_cli.cli.calc import Format
+from occupancy_cli.model.profiles import DEFAULT_GPU
+
+
+def check(
+    specs: Annotated[
+        list[str] | None, typer.Argument(metavar="[SPEC]...", help="Spec files. Left out: the shipped kernels' specs.")
+    ] = None,
+    gpu: Annotated[
+        list[str] | None, typer.Option("--gpu", help="GPUs that must fit; repeatable. Default: those of the spec.")
+    ] = None,
+    sets: options.SetOption = None,
+    output_format: options.FormatOption = Format.table,
+    jobs: options.JobsOption = None,
+    timeout: options.TimeoutOption = 120.0,
+    memory_gb: options.MemoryOption = 8.0,
+    no_cache: options.NoCacheOption = False,
+    executor: options.ExecutorOption = "local",
+    hw_profiles: options.ProfilesOption = None,
+) -> None:
+    """Check the shared-memory cap, and the budgets of each spec, for every config that it declares to be used.
+
+    Exit code 0: everything holds. 1: something does not. 2: something could not be decided (a config that does not
+    compile, a limit that is only assumed).
+    """
+    from occupancy_cli.analysis.check import check as run
+    from occupancy_cli.analysis.check import exit_code
+    from occupancy_cli.intake.kernel_input import read_kernel_input, shipped_specs
+    from occupancy_cli.intake.settings import parse_settings
+
+    given = [read_kernel_input(s) for s in specs or [str(p) for p in shipped_specs()]]
+    kernels = [
+        (g, [options.resolve_gpu(name, hw_profiles) for name in gpu or g.spec.check.gpus or [DEFAULT_GPU]])
+        for g in given
+    ]
+    with options.compile_service(
+        jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
+    ) as service:
+        report = run(kernels, service, parse_settings(sets or []))
+    options.print_report(report, output_format)
+    raise typer.Exit(exit_code(report))

@@ -1,0 +1,156 @@
+"""Options that several commands share, the service they set up, and how a Report is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from occupancy_cli.cli.calc import Format
+from occupancy_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from occupancy_cli.compile.service import CompileService, Progress
+    from occupancy_cli.model.profiles import GpuProfile
+    from occupancy_cli.report.schema import Report
+
+KernelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[KERNEL]",
+        help="A spec (file.yaml), file.py:kernel or package.module:kernel. Left out: the shipped sparse MLA decode.",
+    ),
+]
+GpuOption = Annotated[
+    str, typer.Option("--gpu", help="GPU: a product (rtx-pro-6000, 5090, h200), sm120 (limits only), or local.")
+]
+ProfilesOption = Annotated[
+    list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set a shape, knob, constexpr or launch option (num_warps, ...); VALUE,VALUE for several. Repeatable.",
+    ),
+]
+ArgOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="NAME=TYPE",
+        help="Type of an argument of a kernel without a spec: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none.",
+    ),
+]
+GridOption = Annotated[
+    str | None, typer.Option("--grid", metavar="X,Y,Z", help="Launch grid of a kernel without a spec; expressions.")
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="table, or json on standard output.")]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, max=1024, help="Compiles at once. Default: the cores.")
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that one compile may take.")]
+MemoryOption = Annotated[
+    float, typer.Option("--memory-gb", min=0, help="Address space of one compile worker in GB; 0: no limit.")
+]
+NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the result cache.")]
+ExecutorOption = Annotated[
+    str, typer.Option("--executor", help="Where compiles run: local, or dask://host:port (extra `dask`).")
+]
+
+
+class SchemaName(str, enum.Enum):
+    """What `occupancy schema` prints."""
+
+    report = "report"
+    spec = "spec"
+
+
+@contextlib.contextmanager
+def compile_service(
+    *, jobs: int | None, timeout: float, memory_gb: float, no_cache: bool, executor: str
+) -> Iterator[CompileService]:
+    """The compile service that the options ask for, with progress on standard error when that is a terminal."""
+    from occupancy_cli.compile.cache import ResultCache
+    from occupancy_cli.compile.client import Limits
+    from occupancy_cli.compile.service import CompileService, dask_executor
+
+    with contextlib.ExitStack() as stack:
+        engine = None
+        if executor.startswith("dask://"):
+            engine = stack.enter_context(dask_executor(executor.removeprefix("dask://")))
+        elif executor != "local":
+            raise InputError(f"{executor!r} is no executor", where="--executor", hint="local, or dask://host:port.")
+        yield stack.enter_context(
+            CompileService(
+                limits=Limits(timeout, int(memory_gb * 2**30)),
+                jobs=jobs,
+                cache=None if no_cache else ResultCache(),
+                executor=engine,
+                progress=stack.enter_context(_progress()),
+            )
+        )
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Progress], None] | None]:
+    """Progress with count, current config and time left; None when standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress as rich_progress
+    from rich.console import Console
+
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn("compiling"),
+        rich_progress.BarColumn(20),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeRemainingColumn(),
+        rich_progress.TextColumn("{task.fields[current]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    tasks: list[rich_progress.TaskID] = []
+
+    def show(state: Progress) -> None:
+        if not tasks:
+            bar.start()
+            tasks.append(bar.add_task("", total=state.total, current=""))
+        bar.update(tasks[0], total=state.total, completed=state.done, current=state.current)
+
+    try:
+        yield show
+    finally:
+        if tasks:
+            bar.stop()
+
+
+def resolve_gpu(name: str, hw_profiles: list[Path] | None) -> GpuProfile:
+    """The profile that `--gpu` names."""
+    from occupancy_cli.device.detect import resolve_gpu as resolve
+
+    return resolve(name, hw_profiles or [])
+
+
+def print_report(report: Report, output_format: Format) -> None:
+    """A Report on standard output."""
+    if output_format is Format.json:
+        sys.stdout.write(report.to_json() + "\n")
+        return
+    from occupancy_cli.cli.console import make_console
+    from occupancy_cli.report.table import render
+
+    render(report, make_console())
+
+
+def batch_values(batch: str | None) -> tuple[int, ...]:
+    """The batches that `--batch` names: 80, 48,64,80 or 1:128."""
+    from occupancy_cli.intake.settings import parse_range
+
+    return () if batch is None else parse_range(batch, f"--batch {batch}")

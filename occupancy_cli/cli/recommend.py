@@ -1,0 +1,47 @@
+"""`occupancy recommend`: what to set, for one batch or several."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from occupancy_cli.cli import options
+from occupancy_cli.cli.calc import Format
+from occupancy_cli.model.profiles import DEFAULT_GPU
+
+
+def recommend(
+    kernel: options.KernelArgument = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", help="Requests: 80, or several: 48,64,80 or 1:128. Left out: the spec's.")
+    ] = None,
+    gpu: options.GpuOption = DEFAULT_GPU,
+    sets: options.SetOption = None,
+    output_format: options.FormatOption = Format.table,
+    jobs: options.JobsOption = None,
+    timeout: options.TimeoutOption = 120.0,
+    memory_gb: options.MemoryOption = 8.0,
+    no_cache: options.NoCacheOption = False,
+    executor: options.ExecutorOption = "local",
+    hw_profiles: options.ProfilesOption = None,
+) -> None:
+    """The knobs and config with the shortest predicted time, beside what is set now, and why.
+
+    What is set now: the spec's defaults, or the environment variables that set its knobs. A knob given by --set keeps
+    that value. For several batches the best of each, and the best single setting for all.
+    """
+    from occupancy_cli.analysis.recommend import recommend as run
+    from occupancy_cli.intake.kernel_input import read_kernel_input
+    from occupancy_cli.intake.settings import parse_settings
+
+    profile = options.resolve_gpu(gpu, hw_profiles)
+    given = read_kernel_input(kernel)
+    batches = options.batch_values(batch)
+    with options.compile_service(
+        jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
+    ) as service:
+        report = run(given, profile, service, parse_settings(sets or []), batches)
+    options.print_report(report, output_format)
+    if report.interrupted:
+        raise typer.Exit(130)

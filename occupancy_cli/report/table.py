@@ -1,0 +1,241 @@
+"""Reports as text for a terminal: a headline, a table, then what a reader should know, in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from occupancy_cli.report import text
+from occupancy_cli.report.schema import Choice, Config, Finding, Kernel, Recommendation, Report
+
+WIDE = 110
+_LEVELS = {"ok": ("ok", "green"), "violation": ("FAIL", "bold red"), "undecided": ("????", "bold yellow")}
+
+
+def render(report: Report, console: Console) -> None:
+    """Print a Report."""
+    console.print(Group(*_parts(report, console.width)))
+
+
+def _parts(report: Report, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for kernel in report.kernels:
+        parts += _kernel(report, kernel, width)
+    for recommendation in report.recommendations:
+        parts += _recommendation(report, recommendation)
+    if report.single_setting is not None:
+        single = report.single_setting
+        cost = f"{(single.slowdown - 1) * 100:.1f} % over each batch's own best"
+        parts += [
+            Text(f"One setting for all batches ({cost}):", style="bold"),
+            Text(f"  {text.pairs({**single.knobs, **single.config})}"),
+            *(Text(f"  {line}", style="green") for line in single.exports),
+        ]
+    if report.findings:
+        parts += [_finding(f) for f in report.findings]
+    if report.gpu is not None:
+        parts += [Text(f"note: {n}", style="yellow") for n in report.gpu.notes]
+        if report.gpu.assumed:
+            parts.append(Text(f"note: assumed for this GPU: {', '.join(report.gpu.assumed)}", style="yellow"))
+    parts += [Text(f"note: {n}", style="yellow") for n in report.notes]
+    if report.interrupted:
+        parts.append(Text("interrupted: what was done by then is above", style="bold yellow"))
+    return parts
+
+
+# --- analyze -----------------------------------------------------------------------------------------------------
+
+
+def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:
+    constant, varying = text.split_columns(kernel.configs)
+    origins = {n: o for n, o in kernel.settings.items() if o != "spec default"}
+    same = [f"{n} {v}" + (f" ({origins[n]})" if n in origins else "") for n, v in constant.items()]
+    parts: list[RenderableType] = [Text(text.headline(kernel.name, report.gpu, report.toolchain), style="bold")]
+    if same:
+        parts.append(Text(", ".join(same), style="dim"))
+    parts.append(_config_table(kernel.configs, varying, width))
+    parts += _cannot_launch(kernel, varying, report)
+    parts += [Text(f"- {line}") for line in kernel.observations]
+    parts += _followers(kernel)
+    parts += [Text(f"- {note}") for note in dict.fromkeys(n for c in kernel.configs for n in c.notes) if note]
+    return parts
+
+
+def _config_table(configs: list[Config], varying: list[str], width: int) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for name in varying:
+        table.add_column(Text(text.short(name)), justify="right", overflow="fold")
+    wide = width >= WIDE
+    grids = {tuple(c.launch.grid) for c in configs if c.launch is not None}
+    for header, justify in (
+        ("shared\nbytes", "right"),
+        ("regs", "right"),
+        ("spill\nbytes", "right"),
+        ("fits", "left"),
+        ("CTAs\n/SM", "right"),
+        ("warps\n/SM", "right"),
+        ("limited by", "left"),
+        ("next CTA at", "left"),
+        ("grid", "left"),
+        ("waves", "right"),
+        ("last\nwave", "right"),
+    ):
+        if header == "next CTA at" and not wide:
+            continue
+        if header == "grid" and not (wide and grids):
+            continue
+        table.add_column(Text(header), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for config in configs:
+        values = {**config.shapes, **config.knobs, **config.config}
+        cells = [str(values.get(name, "-")) for name in varying]
+        row = [*cells, *_row(config, wide, bool(wide and grids))]
+        table.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
+    return table
+
+
+def _row(config: Config, wide: bool, with_grid: bool) -> list[Any]:
+    if config.status == "failed":
+        kind = config.error.kind if config.error else "failed"
+        blanks = ["-"] * (5 + wide + with_grid + 2 - 1)
+        return ["-", "-", "-", Text(f"failed: {kind}", style="bold red"), *blanks[: 4 + wide + with_grid + 1]]
+    resources, occupancy = config.resources, config.occupancy
+    assert resources is not None and occupancy is not None
+    fits = Text("yes", style="green")
+    if not config.fits:
+        over = f"no, {config.over_bytes:,} over" if config.over_bytes else "no"
+        fits = Text(over, style="bold red")
+    row: list[Any] = [
+        text.number(resources.shared_bytes),
+        text.number(resources.registers_per_thread),
+        text.number(resources.spill_bytes),
+        fits,
+        str(occupancy.ctas_per_sm),
+        f"{occupancy.warps_per_sm} of {occupancy.max_warps_per_sm}",
+        ", ".join(occupancy.limited_by),
+    ]
+    if wide:
+        row.append(_next_cta(config))
+    if with_grid:
+        row.append(text.grid(config.launch.grid) if config.launch else "-")
+    return [*row, text.waves(config.launch), text.tail(config.launch)]
+
+
+def _next_cta(config: Config) -> str:
+    occupancy = config.occupancy
+    if occupancy is None or not config.fits:
+        return "-"
+    following = occupancy.next_cta
+    parts = []
+    if "shared" in following.binding:
+        parts.append("-" if following.shared_bytes is None else f"{following.shared_bytes:,} B")
+    if "registers" in following.binding:
+        regs = following.registers_per_thread
+        parts.append("-" if regs is None else f"{regs} regs")
+    if "warps" in following.binding:
+        parts.append(f"{text.number(following.warps_per_cta)} warps")
+    return ", ".join(parts) or "-"
+
+
+def _cannot_launch(kernel: Kernel, varying: list[str], report: Report) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    over = [c for c in kernel.configs if c.status == "over_cap"]
+    for config in over:
+        values = {**config.shapes, **config.knobs, **config.config}
+        which = text.pairs({n: values[n] for n in varying if n in values}) or "the config"
+        parts.append(Text(f"{which} cannot launch: {config.reason}", style="red"))
+    if over and kernel.tuned:
+        parts += [
+            Text("  @triton.autotune catches the OutOfResources of such a config, takes its time as infinite,"),
+            Text("  and drops it without a word: nothing at run time says that it was never tried."),
+        ]
+    elif over:
+        parts.append(Text("  Launched, it raises triton.runtime.errors.OutOfResources."))
+    for config in kernel.configs:
+        if config.status == "failed" and config.error is not None:
+            values = {**config.shapes, **config.knobs, **config.config}
+            which = text.pairs({n: values[n] for n in varying if n in values}) or "the config"
+            parts.append(Text(f"{which} failed ({config.error.kind}): {config.error.message}", style="red"))
+    return parts
+
+
+def _followers(kernel: Kernel) -> list[RenderableType]:
+    lines: dict[str, None] = {}
+    for config in kernel.configs:
+        for follower in config.followed_by:
+            if follower.resources is None or follower.occupancy is None:
+                why = follower.error.message if follower.error else "unknown"
+                lines[f"- then {follower.kernel}: failed: {why}"] = None
+                continue
+            waves = text.waves(follower.launch)
+            lines[
+                f"- then {follower.kernel}: {follower.resources.shared_bytes:,} bytes shared, "
+                f"{text.number(follower.resources.registers_per_thread)} registers, "
+                f"{follower.occupancy.ctas_per_sm} CTAs/SM"
+                + (f", grid {text.grid(follower.launch.grid)}, {waves} waves" if follower.launch else "")
+            ] = None
+    return [Text(line) for line in list(lines)[:4]]
+
+
+# --- recommend ---------------------------------------------------------------------------------------------------
+
+
+def _recommendation(report: Report, found: Recommendation) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        Text(text.headline(f"batch {found.batch}", report.gpu, report.toolchain), style="bold")
+    ]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    rows = [("now", found.default), ("use", found.chosen), ("next best", found.runner_up)]
+    names = list(dict.fromkeys(n for _, c in rows if c is not None for n in {**c.knobs, **c.config}))
+    # num_ctas is 1 but for clusters, and says nothing where all rows have it.
+    names = [n for n in names if n != "num_ctas" or any(c and c.config.get(n) != 1 for _, c in rows)]
+    for header in ("", *(text.short(n) for n in names), "nsplit", "CTAs\n/SM", "warps\n/SM", "waves", "last\nwave"):
+        table.add_column(Text(header), justify="left" if not header else "right", overflow="fold")
+    table.add_column(Text("predicted\nus"), justify="right")
+    table.add_column(Text("speed\nvs now"), justify="right")
+    for label, choice in rows:
+        if choice is not None:
+            table.add_row(*_choice_row(label, choice, names, found))
+    parts.append(table)
+    parts += [Text(f"- {reason}") for reason in found.reasons]
+    parts += [Text(line, style="green") for line in found.exports]
+    if found.cannot_launch:
+        shown = found.cannot_launch[:3]
+        more = f" (and {len(found.cannot_launch) - 3} more)" if len(found.cannot_launch) > 3 else ""
+        parts.append(Text(f"cannot launch: {'; '.join(shown)}{more}", style="red"))
+    return parts
+
+
+def _choice_row(label: str, choice: Choice, names: list[str], found: Recommendation) -> list[Text]:
+    values = {**choice.knobs, **choice.config}
+    base = found.default.predicted_time_us if found.default else None
+    ratio = "-"
+    if base is not None and choice.predicted_time_us:
+        ratio = f"{base / choice.predicted_time_us:.2f}x"
+    cells = [
+        label,
+        *(str(values.get(n, "-")) for n in names),
+        text.number(choice.nsplit),
+        text.number(choice.ctas_per_sm),
+        text.number(choice.warps_per_sm),
+        text.waves(choice.launch),
+        text.tail(choice.launch),
+        "-" if choice.predicted_time_us is None else f"{choice.predicted_time_us:.1f}",
+        ratio,
+    ]
+    return [Text(c, style="bold" if label == "use" else "") for c in cells]
+
+
+# --- check -------------------------------------------------------------------------------------------------------
+
+
+def _finding(finding: Finding) -> Text:
+    word, style = _LEVELS.get(finding.level, ("note", "dim"))
+    place = f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
+    config = text.pairs({**finding.knobs, **finding.config})
+    line = Text(f"{word:4} ", style=style)
+    line.append(f"{place}{finding.kernel} on {finding.gpu}, {config}: {finding.message}", style="")
+    return line

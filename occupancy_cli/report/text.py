@@ -1,0 +1,63 @@
+"""How numbers and names are written for people, the same in every renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from occupancy_cli.report.schema import Config, Gpu, Launch, Toolchain
+
+_SHORT = {"num_warps": "warps", "num_stages": "stages", "num_ctas": "CTAs", "maxnreg": "maxnreg"}
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """`BLOCK_H 32, num_warps 4`."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def number(value: int | None, unknown: str = "-") -> str:
+    """1,024, or `unknown`."""
+    return unknown if value is None else f"{value:,}"
+
+
+def grid(axes: Sequence[int]) -> str:
+    """80 x 1 x 3."""
+    return " x ".join(str(a) for a in axes)
+
+
+def waves(launch: Launch | None) -> str:
+    """Waves to two digits; `unknown` without an SM count, `-` where nothing can run."""
+    if launch is None:
+        return "-"
+    if launch.slots is None:
+        return "unknown"
+    return "-" if launch.waves is None else f"{launch.waves:.2f}"
+
+
+def tail(launch: Launch | None) -> str:
+    """How full the last wave is, in percent of the slots."""
+    if launch is None or launch.tail_percent is None:
+        return "-"
+    return "full" if not launch.tail_ctas else f"{launch.tail_percent:.0f} %"
+
+
+def headline(name: str, gpu: Gpu | None, toolchain: Toolchain) -> str:
+    """`name on GPU (CC 12.0, 188 SMs), Triton 3.6.0`."""
+    if gpu is None:
+        return name
+    sms = "SMs unknown" if gpu.sm_count is None else f"{gpu.sm_count} SMs"
+    built = f", Triton {toolchain.triton}" if toolchain.triton else ""
+    return f"{name} on {gpu.name} (CC {gpu.compute_capability}, {sms}){built}"
+
+
+def split_columns(configs: Sequence[Config]) -> tuple[dict[str, Any], list[str]]:
+    """The names that have one value in all configs, with it, and those that tell configs apart."""
+    rows = [{**c.shapes, **c.knobs, **c.config} for c in configs]
+    names = list(dict.fromkeys(n for row in rows for n in row))
+    constant = {n: rows[0].get(n) for n in names if all(row.get(n) == rows[0].get(n) for row in rows)}
+    return constant, [n for n in names if n not in constant]
+
+
+def short(name: str) -> str:
+    """A column header: Triton's launch options without their `num_`."""
+    return _SHORT.get(name, name)
