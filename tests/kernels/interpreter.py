@@ -1,8 +1,9 @@
 """Makes Triton's CPU interpreter able to run the shipped kernels, so that their numbers can be tested without a GPU.
 
 The interpreter keeps BF16 as raw uint16 and multiplies those integers in `tl.dot` (Triton documents BF16 arithmetic as
-unsupported there), and under Triton 3.4 to 3.6 turns a loop bound into an index with a call that numpy 2.4 no longer
-takes. `install` replaces both: BF16 and FP8 operands are widened to FP32, which is exact, as tensor cores widen them.
+unsupported there); it drops the low bits of an FP32 value that becomes BF16, where a GPU rounds to nearest even; and
+under Triton 3.4 to 3.6 it turns a loop bound into an index with a call that numpy 2.4 no longer takes. `install`
+replaces the three: BF16 and FP8 operands of a dot are widened to FP32, which is exact, as tensor cores widen them.
 
 Run with TRITON_INTERPRET=1 set before the kernels are imported; `load_kernel` imports one by its file.
 """
@@ -39,6 +40,18 @@ def install() -> None:
         return interpreter.TensorHandle(product + d.data, d.dtype.scalar)
 
     interpreter.InterpreterBuilder.create_dot = create_dot
+
+    cast = interpreter.InterpreterBuilder.cast_impl
+
+    def cast_rounding_bf16(self: Any, source: Any, target_type: Any) -> Any:
+        if source.dtype.scalar == tl.float32 and target_type.scalar == tl.bfloat16:
+            bits = source.data.view(np.uint32)
+            nearest_even = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+            rounded = np.where(np.isnan(source.data), bits >> 16 | 64, nearest_even).astype(np.uint16)
+            return interpreter.TensorHandle(rounded, tl.bfloat16)
+        return cast(self, source, target_type)
+
+    interpreter.InterpreterBuilder.cast_impl = cast_rounding_bf16
 
     patch_tensor = interpreter._patch_lang_tensor
 
