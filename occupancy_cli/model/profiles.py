@@ -423,7 +423,8 @@ def _find(name: str, folders: Sequence[Path]) -> Path | None:
             ids = [path.stem for path in hits]
             raise InputError(f"{name!r} may be {' or '.join(ids)}", hint="Name one of them.", name=name, valid=ids)
         if hits:
-            return hits[0]
+            # An earlier folder may have a file of that id, under which it stands in for this one.
+            return next(p for f in folders if (p := _files(f).get(hits[0].stem)) is not None)
     return None
 
 
@@ -486,10 +487,10 @@ def _load_product(path: Path, folders: Sequence[Path], seen: tuple[Path, ...] = 
 
     if "extends" in data:
         parent_name = _text(data["extends"], f"{where}: extends")
-        # A profile may extend the shipped one of its own name: that is how a single value is overridden.
-        others = (
-            [f for f in folders if f != path.parent] if normalized(parent_name) == normalized(path.stem) else folders
-        )
+        # A profile may extend the one of its own name in a later folder: that is how a single value is overridden.
+        others = folders
+        if normalized(parent_name) == normalized(path.stem):
+            others = folders[folders.index(path.parent) + 1 :]
         parent_path = _find(parent_name, others)
         if parent_path is None:
             raise unknown_name("GPU", parent_name, _all_ids(folders), where=f"{where}: extends")
