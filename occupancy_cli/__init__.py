@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from occupancy_cli.model.resources import KernelResources
 
 
-
 __all__ = [
     "ComputeCapability",
     "GpuProfile",

@@ -40,6 +40,18 @@ _NAMES = {
 }
 
 
+# An argument of the model -> the option that gives it.
+_OPTIONS = {
+    "threads_per_cta": "--threads",
+    "registers_per_thread": "--regs",
+    "shared_bytes": "--shared",
+    "static_shared_bytes": "--static-shared",
+    "carveout_bytes": "--carveout",
+    "num_ctas": "--num-ctas",
+    "tmem_columns": "--tmem",
+}
+
+
 class Sweep(str, enum.Enum):
     """What `--sweep` goes over; the model's name of it."""
 
@@ -107,13 +119,13 @@ def calc(
     from occupancy_cli.device.detect import resolve_gpu
 
     folders = hw_profiles or []
-    profile = resolve_gpu(gpu, folders)
     if threads is not None and num_warps is not None:
         raise InputError("--threads and --num-warps are given both", where="--num-warps", hint="One of them is enough.")
     if num_warps is not None:
         if num_warps < 1:
             raise InputError(f"{num_warps} is not possible: it is at least 1", where="--num-warps")
         threads = 32 * num_warps
+    profile = resolve_gpu(gpu, folders)
     kernel: dict[str, Any] = {
         "threads_per_cta": threads,
         "registers_per_thread": regs,
@@ -168,7 +180,12 @@ def _answer_file(name: str, defaults: dict[str, Any], gpu: GpuProfile, folders: 
 def _answer_one(gpu: GpuProfile, kernel: dict[str, Any], sweep: Sweep | None, output_format: Format) -> None:
     from occupancy_cli.model import occupancy as model
 
-    found = model.occupancy(gpu, **kernel)
+    try:
+        found = model.occupancy(gpu, **kernel)
+    except InputError as error:
+        raise InputError(
+            error.problem, where=_OPTIONS.get(error.where, error.where), hint=error.hint, **error.data
+        ) from None
     cliffs = model.cliffs(gpu, **kernel)
     plateaus = model.sweep(gpu, sweep.resource, **kernel) if sweep else ()
     if output_format is Format.json:

@@ -12,7 +12,6 @@ driver does so. Memory bandwidth is computed from the memory clock and the bus w
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -94,7 +93,9 @@ class DeviceCheck:
 
 
 def driver_library() -> Any:
-    """libcuda, loaded; an `OccupancyError` that says what is missing when there is no driver."""
+    """libcuda, loaded through ctypes; an `OccupancyError` that says what is missing when there is no driver."""
+    import ctypes
+
     try:
         return ctypes.CDLL(DRIVER_LIBRARY)
     except OSError as error:
@@ -115,6 +116,8 @@ def detect_devices(library: Any = None) -> list[Device]:
 
     `library` is libcuda or an object with its functions; loaded when None.
     """
+    import ctypes
+
     library = driver_library() if library is None else library
     _call(library, "cuInit", 0)
     count = ctypes.c_int()
@@ -123,6 +126,8 @@ def detect_devices(library: Any = None) -> list[Device]:
 
 
 def _read_device(library: Any, index: int) -> Device:
+    import ctypes
+
     handle = ctypes.c_int()
     _call(library, "cuDeviceGet", ctypes.byref(handle), index)
     label = ctypes.create_string_buffer(256)
