@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from occupancy_cli.analysis import build
@@ -20,7 +21,6 @@ from occupancy_cli.intake.settings import Setting
 from occupancy_cli.intake.spec import Budgets
 from occupancy_cli.model.occupancy import Occupancy
 from occupancy_cli.model.profiles import GpuProfile
-from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.report import schema
 
 EXIT_OK, EXIT_VIOLATION, EXIT_UNDECIDED = 0, 1, 2
@@ -52,6 +52,14 @@ def check(
         notes=notes_of(service, everything),
         interrupted=service.interrupted,
     )
+
+
+def shown_path(path: str) -> str:
+    """`path` as it is shortest to read: relative to the working directory where it lies in it."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return path
 
 
 def exit_code(report: schema.Report) -> int:
@@ -88,7 +96,7 @@ def _findings(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]
             "gpu": gpu.name,
             "config": build.scalars(each.point.config),
             "knobs": build.scalars(each.point.knobs),
-            "file": "" if kernel.given.from_flags else kernel.given.document.path,
+            "file": "" if kernel.given.from_flags else shown_path(kernel.given.document.path),
             "line": line,
         }
         yield from _of_config(gpu, each, used, kernel.given.spec.check.budgets, base)

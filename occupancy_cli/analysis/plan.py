@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
@@ -267,11 +267,13 @@ def _plan_launch(
 ) -> LaunchPlan:
     given = kernel.given
     assumed: list[str] = []
+    specialized = {p["name"] for p in description.params if p["specializes"]}
     arguments = []
     for name in description.arguments:
         argument = launch.arguments.get(name)
         if argument is not None:
-            arguments.append(_argument(given, name, argument, names, (*at, "arguments", name), assumed))
+            value = _argument(given, name, argument, names, (*at, "arguments", name), assumed)
+            arguments.append(value if name in specialized else replace(value, specializes=False))
     constexprs = _constexprs(given, launch, description, names, config, at)
     options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
     declared = {n for n, a in launch.arguments.items() if a.heuristic}

@@ -41,6 +41,8 @@ from occupancy_cli.model.search import (
 )
 from occupancy_cli.report import schema
 
+COMMON_BEST = 8
+
 
 @dataclass(frozen=True)
 class _Chosen:
@@ -89,7 +91,7 @@ def recommend(
     found = [_part(kernel, gpu, ranking, failed[ranking.batch]) for ranking in rankings]
     single = None
     if len(rankings) > 1:
-        best = best_single_setting(rankings, mix)
+        best = best_single_setting(_with_common_settings(kernel, gpu, service, rankings), mix)
         single = schema.SingleSetting(
             knobs=build.scalars(dict(best.knobs)),
             config=build.scalars(dict(best.config)),
@@ -106,6 +108,36 @@ def recommend(
         notes=notes_of(service, everything),
         interrupted=service.interrupted,
     )
+
+
+def _with_common_settings(
+    kernel: Kernel, gpu: GpuProfile, service: CompileService, rankings: Sequence[Ranking]
+) -> list[Ranking]:
+    """The rankings with the settings that are good somewhere scored everywhere: one setting has to serve all batches.
+
+    An environment variable is one value for a whole server, and the value that is best at one batch may not be among
+    the candidates of another. Taken along: what is set now, and the best `COMMON_BEST` of each batch.
+    """
+    settings: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for ranking in rankings:
+        best = [*ranking.ranked[:COMMON_BEST], *([ranking.incumbent] if ranking.incumbent else [])]
+        for scored in best:
+            settings[scored.candidate.setting] = (dict(scored.candidate.knobs), dict(scored.candidate.config))
+    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
+    widened = []
+    for ranking in rankings:
+        base = {n: s.values[0] for n, s in kernel.settings.items()} | {"batch": ranking.batch}
+        chosen = [
+            make_point(kernel, gpu, base | knobs, config, override, stop_above(gpu, full=False))
+            for knobs, config in settings.values()
+        ]
+        candidates = [
+            candidate
+            for each in compile_points(kernel, gpu, service, chosen)
+            if (candidate := _candidate(kernel, gpu, ranking.batch, each)[0]) is not None
+        ]
+        widened.append(rank(gpu, candidates, ranking.incumbent.candidate if ranking.incumbent else None))
+    return widened
 
 
 def _points(kernel: Kernel, gpu: GpuProfile, batch: int, sets: Mapping[str, Setting]) -> list[_Chosen]:

@@ -47,6 +47,7 @@ class ArgumentValue:
     """One run-time argument: its type, a value where it has one, the alignment of a pointer.
 
     `heuristic` marks a value that @triton.heuristics computes; the worker checks that it comes to the same.
+    `specializes` is False for a parameter of `do_not_specialize`: its value then matters by its width alone.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ArgumentValue:
     value: int | float | bool | None = None
     align: int = 16
     heuristic: bool = False
+    specializes: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def specialization_class(argument: ArgumentValue, *, exact: bool = False) -> str
         return repr(value)
     if isinstance(value, float):
         return "float"
-    return integer_class(value)
+    return integer_class(value) if argument.specializes else integer_class(value)[:3]
 
 
 def integer_class(value: int) -> str:

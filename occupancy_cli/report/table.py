@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import groupby
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -36,7 +37,7 @@ def _parts(report: Report, width: int) -> list[RenderableType]:
             *(Text(f"  {line}", style="green") for line in single.exports),
         ]
     if report.findings:
-        parts += [_finding(f) for f in report.findings]
+        parts += _findings(report.findings)
     if report.gpu is not None:
         parts += [Text(f"note: {n}", style="yellow") for n in report.gpu.notes]
         if report.gpu.assumed:
@@ -66,12 +67,13 @@ def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:
 
 
 def _config_table(configs: list[Config], varying: list[str], width: int) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for name in varying:
-        table.add_column(Text(text.short(name)), justify="right", overflow="fold")
     wide = width >= WIDE
-    grids = {tuple(c.launch.grid) for c in configs if c.launch is not None}
-    for header, justify in (
+    with_grid = wide and any(c.launch is not None for c in configs)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if wide else (0, 0))
+    for name in varying:
+        header = text.short(name)
+        table.add_column(Text(header if wide else header.replace("_", "\n_", 1)), justify="right", no_wrap=True)
+    columns: list[tuple[str, Literal["left", "right"]]] = [
         ("shared\nbytes", "right"),
         ("regs", "right"),
         ("spill\nbytes", "right"),
@@ -79,43 +81,40 @@ def _config_table(configs: list[Config], varying: list[str], width: int) -> Tabl
         ("CTAs\n/SM", "right"),
         ("warps\n/SM", "right"),
         ("limited by", "left"),
-        ("next CTA at", "left"),
-        ("grid", "left"),
-        ("waves", "right"),
-        ("last\nwave", "right"),
-    ):
-        if header == "next CTA at" and not wide:
-            continue
-        if header == "grid" and not (wide and grids):
-            continue
-        table.add_column(Text(header), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    ]
+    columns += [("next CTA at", "left")] if wide else []
+    columns += [("grid", "left")] if with_grid else []
+    columns += [("waves", "right"), ("last\nwave", "right")]
+    for header, justify in columns:
+        table.add_column(Text(header), justify=justify, no_wrap=header != "limited by", overflow="fold")
     for config in configs:
         values = {**config.shapes, **config.knobs, **config.config}
         cells = [str(values.get(name, "-")) for name in varying]
-        row = [*cells, *_row(config, wide, bool(wide and grids))]
+        row = [*cells, *_row(config, wide, with_grid)]
+        row += ["-"] * (len(table.columns) - len(row))
         table.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
     return table
 
 
-def _row(config: Config, wide: bool, with_grid: bool) -> list[Any]:
+def _row(config: Config, wide: bool, with_grid: bool) -> list[str | Text]:
     if config.status == "failed":
-        kind = config.error.kind if config.error else "failed"
-        blanks = ["-"] * (5 + wide + with_grid + 2 - 1)
-        return ["-", "-", "-", Text(f"failed: {kind}", style="bold red"), *blanks[: 4 + wide + with_grid + 1]]
+        return ["-", "-", "-", Text("failed", style="bold red")]
     resources, occupancy = config.resources, config.occupancy
     assert resources is not None and occupancy is not None
     fits = Text("yes", style="green")
     if not config.fits:
-        over = f"no, {config.over_bytes:,} over" if config.over_bytes else "no"
-        fits = Text(over, style="bold red")
-    row: list[Any] = [
+        no = "no, " if wide else "no "
+        over = f"{no}{config.over_bytes:,} over" if wide else f"{no}+{config.over_bytes:,}"
+        fits = Text(over if config.over_bytes else "no", style="bold red")
+    warps = f"{occupancy.warps_per_sm} of {occupancy.max_warps_per_sm}"
+    row: list[str | Text] = [
         text.number(resources.shared_bytes),
         text.number(resources.registers_per_thread),
         text.number(resources.spill_bytes),
         fits,
         str(occupancy.ctas_per_sm),
-        f"{occupancy.warps_per_sm} of {occupancy.max_warps_per_sm}",
-        ", ".join(occupancy.limited_by),
+        warps if wide else warps.replace(" of ", "/"),
+        (", " if wide else " ").join(occupancy.limited_by),
     ]
     if wide:
         row.append(_next_cta(config))
@@ -149,11 +148,13 @@ def _cannot_launch(kernel: Kernel, varying: list[str], report: Report) -> list[R
         parts.append(Text(f"{which} cannot launch: {config.reason}", style="red"))
     if over and kernel.tuned:
         parts += [
-            Text("  @triton.autotune catches the OutOfResources of such a config, takes its time as infinite,"),
-            Text("  and drops it without a word: nothing at run time says that it was never tried."),
+            Text(
+                "@triton.autotune catches the OutOfResources of such a config, takes its time as infinite, and drops "
+                "it without a word: nothing at run time says that it was never tried."
+            ),
         ]
     elif over:
-        parts.append(Text("  Launched, it raises triton.runtime.errors.OutOfResources."))
+        parts.append(Text("Launched, it raises triton.runtime.errors.OutOfResources."))
     for config in kernel.configs:
         if config.status == "failed" and config.error is not None:
             values = {**config.shapes, **config.knobs, **config.config}
@@ -232,10 +233,33 @@ def _choice_row(label: str, choice: Choice, names: list[str], found: Recommendat
 # --- check -------------------------------------------------------------------------------------------------------
 
 
+def _findings(findings: list[Finding]) -> list[RenderableType]:
+    """A line for every finding that needs a reader, then one a kernel, GPU and rule for all that holds."""
+    parts: list[RenderableType] = [_finding(f) for f in findings if f.level in ("violation", "undecided")]
+    parts += [_finding(f) for f in findings if f.level == "note"]
+
+    def group(finding: Finding) -> tuple[str, str, str, str]:
+        return (finding.file, finding.kernel, finding.gpu, finding.rule)
+
+    good = sorted((f for f in findings if f.level == "ok"), key=group)
+    for (_, kernel, gpu, rule), members in groupby(good, key=group):
+        held = list(members)
+        worst = max(held, key=lambda f: f.required or 0) if rule != "min" else held[0]
+        limit = f", at most {worst.required:,} of {worst.limit:,} {worst.unit}" if worst.required is not None else ""
+        line = Text("ok   ", style="green")
+        count = f"{len(held)} {'launch' if len(held) == 1 else 'launches'}"
+        line.append(f"{_place(worst)}{kernel} on {gpu}: {rule} holds for {count}{limit}", style="")
+        parts.append(line)
+    return parts
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
+
+
 def _finding(finding: Finding) -> Text:
     word, style = _LEVELS.get(finding.level, ("note", "dim"))
-    place = f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
-    config = text.pairs({**finding.knobs, **finding.config})
+    config = text.pairs({n: v for n, v in {**finding.knobs, **finding.config}.items() if (n, v) != ("num_ctas", 1)})
     line = Text(f"{word:4} ", style=style)
-    line.append(f"{place}{finding.kernel} on {finding.gpu}, {config}: {finding.message}", style="")
+    line.append(f"{_place(finding)}{finding.kernel} on {finding.gpu}, {config}: {finding.message}", style="")
     return line
