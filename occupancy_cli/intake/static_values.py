@@ -76,7 +76,7 @@ class _Known:
 
     value: Any = None
     assumed: Mapping[str, str] = field(default_factory=dict)
-    why: NotStatic | None = None
+    why: str = ""
 
 
 class Module:
@@ -345,10 +345,10 @@ class _Interpreter:
         key = (name, before)
         known = module._values.get(key)
         if known is None:
-            module._values[key] = _Known(why=NotStatic(f"{name} is defined by itself"))
+            module._values[key] = _Known(why=f"{name} is defined by itself")
             known = module._values[key] = self._compute(module, name, before)
-        if known.why is not None:
-            raise known.why
+        if known.why:
+            raise NotStatic(known.why)
         self.state.assumed |= known.assumed
         return known.value
 
@@ -357,9 +357,9 @@ class _Interpreter:
         try:
             return _Known(self._find(module, name, before), self.state.assumed)
         except NotStatic as why:
-            return _Known(why=why)
+            return _Known(why=str(why))
         except (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, AttributeError, OverflowError) as bad:
-            return _Known(why=NotStatic(f"{name}: {type(bad).__name__}: {bad}"))
+            return _Known(why=f"{name}: {type(bad).__name__}: {bad}")
         finally:
             self.state.assumed = outer
 
@@ -388,7 +388,12 @@ class _Interpreter:
         owner, _, last = dotted.rpartition(".")
         if owner.strip("."):
             found = module.resolve(owner)
-            if found is not None and (last in found.binders or last in found.functions or last in found.imports):
+            if found is not None and last not in found.binders and last not in found.functions:
+                if module.resolve(dotted) is not None:  # a module of that package
+                    return _Path(dotted)
+                if last not in found.imports:
+                    found = None
+            if found is not None:
                 self._descend()
                 try:
                     return self.global_name(found, last, None)
@@ -757,7 +762,8 @@ class _Interpreter:
         elif isinstance(statement, (ast.Pass, ast.Assert, ast.Global, ast.Nonlocal)):
             return
         else:
-            raise NotStatic(f"line {statement.lineno}, {shown(statement, 40)}: not followed")
+            kind = type(statement).__name__.lower()
+            raise NotStatic(f"{self.module.file}:{statement.lineno} ({kind} statement) is not computed")
 
     def _augmented(self, statement: ast.AugAssign, local: dict[str, Any]) -> None:
         if not isinstance(statement.target, ast.Name):

@@ -1,0 +1,1123 @@
+"""What tunes a kernel, read from source: `read_knobs` lists it for a file or a whole package.
+
+Environment variables with their defaults and where they are read, the constexprs of each kernel, its autotune configs
+and keys, its heuristics, the launch options and grids at launch sites, and the expressions that choose splits. Source
+is parsed, never imported or executed. What can be computed is (`static_values`); the rest is shown as written.
+
+A JIT function is one decorated with `triton.jit` or `gluon.jit`, by whatever name those were imported. It counts as a
+helper when other JIT functions call it and nothing launches it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import importlib.machinery
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.intake.static_values import (
+    ConfigValue,
+    Evaluation,
+    Module,
+    NotStatic,
+    SourceText,
+    bound_names,
+    evaluate,
+    shown,
+)
+
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+MAX_FILE_BYTES = 8 << 20
+MAX_TEXT = 2_000
+
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", ".git", ".venv", ".tox", ".mypy_cache", ".ruff_cache"})
+_RELEVANT = re.compile(rb"env|jit|autotune|num_warps|num_stages")
+_ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}$")
+_SPLIT_NAME = re.compile(
+    r"(?:^|_)(?:n_?splits?|num_(?:\w+_)?splits?|splits|split_?k|split_count|per_split|target_ctas)(?:_heuristic)?$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class EnvironmentRead:
+    """One read of an environment variable.
+
+    `how` is the call as a person would search for it. `default` is the default as written (None: no default),
+    `used_as` what is made of the text (`int`, `flag`), empty when it stays text.
+    """
+
+    place: Place
+    how: str
+    default: str | None = None
+    used_as: str = ""
+
+
+@dataclass(frozen=True)
+class EnvironmentVariable:
+    """One variable and every place that reads it. `literal` is False when `name` is an expression, not a name."""
+
+    name: str
+    reads: tuple[EnvironmentRead, ...]
+    literal: bool = True
+    beside_kernels: bool = False
+    """Whether a file with kernels or launches reads it."""
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """The defaults, each once."""
+        return tuple(dict.fromkeys(r.default for r in self.reads if r.default is not None))
+
+    @property
+    def used_as(self) -> tuple[str, ...]:
+        """What is made of its text, each once."""
+        return tuple(dict.fromkeys(r.used_as for r in self.reads if r.used_as))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a kernel; `default` as written, None without one."""
+
+    name: str
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class Autotune:
+    """An autotuner on a kernel.
+
+    `configs` are what reading the source gives: constexprs and launch options by name; a value that is not computable
+    is its source text. None when the list as a whole is not: `why_unknown` says why, `names` has the definitions that
+    `source` refers to. `assumes` names environment variables (with their defaults) that the list was computed for.
+    """
+
+    decorator: str
+    source: str
+    key: tuple[str, ...] = ()
+    configs: tuple[Mapping[str, Any], ...] | None = None
+    why_unknown: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    assumes: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, str] = field(default_factory=dict)
+    """prune_configs_by, restore_value, reset_to_zero and the like, as written."""
+
+
+@dataclass(frozen=True)
+class KernelKnobs:
+    """A JIT function: its parameters and what decorates it. `role` is "kernel" or "helper"."""
+
+    name: str
+    place: Place
+    role: str
+    arguments: tuple[Parameter, ...]
+    constexprs: tuple[Parameter, ...]
+    autotune: Autotune | None = None
+    heuristics: tuple[str, ...] = ()
+    heuristics_source: str = ""
+    jit_options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Where a name used at a launch gets its value, as written."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class LaunchSite:
+    """One `kernel[grid](...)`.
+
+    `kernels` are the JIT functions it may mean. `options` and `constexprs` are keyword arguments as written;
+    `definitions` holds, for every plain name among those and the grid, what it was assigned before the launch.
+    """
+
+    kernel: str
+    kernels: tuple[str, ...]
+    place: Place
+    function: str
+    grid: str
+    options: Mapping[str, str]
+    constexprs: Mapping[str, str]
+    definitions: Mapping[str, tuple[Definition, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SplitExpression:
+    """An expression that decides how many splits a launch has."""
+
+    name: str
+    text: str
+    place: Place
+    function: str
+
+
+@dataclass(frozen=True)
+class SkippedFile:
+    """A file that could not be read or parsed."""
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True)
+class SourceKnobs:
+    """Everything found under `root`. Paths are relative to it (to its folder, when it is a file)."""
+
+    root: str
+    files: int
+    skipped: tuple[SkippedFile, ...]
+    environment: tuple[EnvironmentVariable, ...]
+    kernels: tuple[KernelKnobs, ...]
+    launches: tuple[LaunchSite, ...]
+    splits: tuple[SplitExpression, ...]
+
+
+# --- finding files ---------------------------------------------------------------------------------------------------
+
+
+def locate(target: str, *, search: Iterable[str] | None = None) -> tuple[Path, str | None]:
+    """The file or folder that `target` means, and the kernel name after a colon if there is one.
+
+    `target` is a path, or a dotted module or package name looked up along `search` (default `sys.path`) without
+    importing anything.
+    """
+    text, _, kernel = target.partition(":")
+    if not (kernel.isidentifier() or not kernel):
+        text, kernel = target, ""
+    path = Path(text).expanduser()
+    if path.exists():
+        return path, kernel or None
+    if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
+        found = _find_module(text, None if search is None else list(search))
+        if found is not None:
+            return found, kernel or None
+    raise InputError(f"no such file, folder or package: {text}", hint=_elsewhere(path))
+
+
+def _find_module(dotted: str, search: list[str] | None) -> Path | None:
+    where: list[str] | None = search
+    parts = dotted.split(".")
+    for at, _ in enumerate(parts):
+        name = ".".join(parts[: at + 1])
+        spec = importlib.machinery.PathFinder.find_spec(name, where)
+        if spec is None:
+            return None
+        locations = list(spec.submodule_search_locations or ())
+        if at == len(parts) - 1:
+            if locations:
+                return Path(locations[0])
+            return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+        where = locations
+    return None
+
+
+def _elsewhere(path: Path) -> str:
+    """Where a file of that name does lie, or which name is near."""
+    folder = path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    near: list[str] = []
+    for seen, (current, folders, files) in enumerate(os.walk(folder)):
+        folders[:] = [d for d in folders if d not in _SKIPPED_FOLDERS and not d.startswith(".")]
+        if path.name in files or path.name in folders:
+            return f"There is {Path(current) / path.name}."
+        near += [f for f in files if f.endswith(".py")]
+        if seen > 2_000:
+            break
+    close = nearest(path.name, near)
+    return f"Did you mean {' or '.join(close)}?" if close else ""
+
+
+def python_files(root: Path) -> Iterator[Path]:
+    """Every .py file under `root`, in a stable order; links to folders are not followed."""
+    if not root.is_dir():
+        yield root
+        return
+    for current, folders, files in os.walk(root):
+        folders[:] = sorted(d for d in folders if d not in _SKIPPED_FOLDERS)
+        for name in sorted(files):
+            if name.endswith(".py"):
+                yield Path(current) / name
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_knobs(
+    root: Path, *, kernel: str | None = None, progress: Callable[[int, int, str], None] | None = None
+) -> SourceKnobs:
+    """The knobs of a file or of every Python file under a folder.
+
+    With `kernel`, only that kernel, its launches, and the variables and splits of the files those are in. Raises
+    `InputError` when there is nothing to read or no such kernel.
+    """
+    reader = _Reader(root)
+    files = list(python_files(root))
+    if not files:
+        raise InputError("no Python file in it", where=str(root))
+    with _collector_paused():
+        for done, path in enumerate(files):
+            if progress:
+                progress(done, len(files), path.name)
+            reader.read(path)
+    if not root.is_dir() and reader.skipped:
+        raise InputError(f"cannot be read as Python: {reader.skipped[0].why}", where=str(root))
+    found = reader.result(len(files))
+    return found if kernel is None else _only(found, kernel)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Syntax trees are many small objects in no cycles: looking for cycles among them takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _only(found: SourceKnobs, kernel: str) -> SourceKnobs:
+    kernels = tuple(k for k in found.kernels if k.name == kernel)
+    if not kernels:
+        names = [k.name for k in found.kernels]
+        close = nearest(kernel, names)
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"Kernels there: {', '.join(names[:20]) or 'none'}"
+        raise InputError(f"no JIT function {kernel!r}", where=found.root, hint=hint)
+    launches = tuple(launch for launch in found.launches if kernel in launch.kernels)
+    files = {k.place.file for k in kernels} | {launch.place.file for launch in launches}
+    environment = (
+        replace(v, reads=reads)
+        for v in found.environment
+        if (reads := tuple(r for r in v.reads if r.place.file in files))
+    )
+    splits = tuple(s for s in found.splits if s.place.file in files)
+    return replace(found, kernels=kernels, launches=launches, environment=tuple(environment), splits=splits)
+
+
+@dataclass(frozen=True)
+class _Helper:
+    """A function of the source that reads the variable its parameter names."""
+
+    file: str
+    name: str
+    parameters: tuple[str, ...]
+    name_parameter: str
+    default_parameter: str | None
+    default: str | None
+    used_as: str
+
+
+@dataclass(frozen=True)
+class _HelperCall:
+    """A call that might be one of a helper."""
+
+    file: str
+    function: str
+    node: ast.Call
+    used_as: str
+    imported: bool
+
+
+@dataclass
+class _Found:
+    """What the files gave, before it is put together."""
+
+    reads: list[tuple[str, bool, EnvironmentRead]] = field(default_factory=list)
+    helpers: list[_Helper] = field(default_factory=list)
+    helper_calls: list[_HelperCall] = field(default_factory=list)
+    env_classes: dict[str, str] = field(default_factory=dict)
+    class_bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    fields: list[tuple[str, str, str | None, Place]] = field(default_factory=list)
+    uses: list[tuple[str, str, Place]] = field(default_factory=list)
+    kernels: list[KernelKnobs] = field(default_factory=list)
+    launches: list[tuple[LaunchSite, bool]] = field(default_factory=list)
+    splits: list[SplitExpression] = field(default_factory=list)
+    called_in_jit: set[str] = field(default_factory=set)
+
+
+class _Reader:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.base = root if root.is_dir() else root.parent
+        self.found = _Found()
+        self.skipped: list[SkippedFile] = []
+        self._modules: dict[Path, Module | None] = {}
+        self._declared_in: set[Path] = set()
+
+    def read(self, path: Path) -> None:
+        data = self._data(path)
+        if data is None or (self.root.is_dir() and not _RELEVANT.search(data)):
+            return
+        module = self._modules.get(path) or self._parse(path, data)
+        if module is None:
+            return
+        try:
+            _FileReader(module, self.found).read()
+        except RecursionError:
+            self._skip(path, "nested too deep")
+            return
+        if not self.root.is_dir():
+            self._read_declarations(path, module)
+
+    def _skip(self, path: Path, why: str) -> None:
+        self.skipped.append(SkippedFile(self._shown(path), why))
+
+    def _shown(self, path: Path) -> str:
+        try:
+            return path.relative_to(self.base).as_posix()
+        except ValueError:
+            return str(path)
+
+    def _data(self, path: Path) -> bytes | None:
+        try:
+            if not path.is_file():
+                self._skip(path, "not a regular file")
+                return None
+            size = path.stat().st_size
+            if size > MAX_FILE_BYTES:
+                self._skip(path, f"{size:,} bytes; at most {MAX_FILE_BYTES:,} are read")
+                return None
+            return path.read_bytes()
+        except OSError as bad:
+            self._skip(path, bad.strerror or str(bad))
+            return None
+
+    def _parse(self, path: Path, data: bytes) -> Module | None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(data)
+        except SyntaxError as bad:
+            self._skip(path, f"line {bad.lineno}: {bad.msg}" if bad.lineno else str(bad.msg))
+            return None
+        except (ValueError, RecursionError, MemoryError) as bad:
+            self._skip(path, str(bad) or type(bad).__name__)
+            return None
+        return Module(tree, self._shown(path), lambda dotted: self._imported(path, dotted))
+
+    def _imported(self, importer: Path, dotted: str) -> Module | None:
+        """The module that `dotted`, imported in `importer`, refers to, when it lies in the same package."""
+        path = resolve_import(importer, dotted)
+        if path is None:
+            return None
+        if path not in self._modules:
+            self._modules[path] = None
+            skipped = len(self.skipped)
+            data = self._data(path)
+            if data is not None:
+                self._modules[path] = self._parse(path, data)
+            del self.skipped[skipped:]  # it was not asked for
+        return self._modules[path]
+
+    def _read_declarations(self, path: Path, module: Module) -> None:
+        """Of the modules that a single file imports its variables from: the declarations of those it uses."""
+        used = {name for _, name, _ in self.found.uses}
+        called = {call.node.func.id for call in self.found.helper_calls if isinstance(call.node.func, ast.Name)}
+        for name, dotted in module.imports.items():
+            owner = dotted.rpartition(".")[0]
+            for candidate in (dotted, owner) if "env" in name.lower() or name in called else ():
+                source = resolve_import(path, candidate) if candidate.strip(".") else None
+                if source is None or source == path or source in self._declared_in:
+                    continue
+                self._declared_in.add(source)
+                declaring = self._imported(path, candidate)
+                if declaring is None:
+                    continue
+                declared = _Found()
+                _FileReader(declaring, declared).read()
+                self.found.helpers += [h for h in declared.helpers if h.name in called]
+                self.found.env_classes |= declared.env_classes
+                self.found.class_bases |= declared.class_bases
+                self.found.fields += [f for f in declared.fields if f[1] in used]
+                self.found.reads += [r for r in declared.reads if r[0] in used]
+
+    def result(self, files: int) -> SourceKnobs:
+        found = self.found
+        kernel_files = {k.place.file for k in found.kernels} | {launch.place.file for launch, _ in found.launches}
+        names = {k.name for k in found.kernels}
+        launches = [launch for launch, certain in found.launches if certain or set(launch.kernels) & names]
+        launched = {name for launch in launches for name in launch.kernels}
+        kernels = [
+            replace(k, role="helper")
+            if k.name in found.called_in_jit and k.name not in launched and k.autotune is None and not k.heuristics
+            else k
+            for k in found.kernels
+        ]
+        launch_files = {k.place.file for k in kernels} | {launch.place.file for launch in launches}
+        return SourceKnobs(
+            root=str(self.root),
+            files=files,
+            skipped=tuple(self.skipped),
+            environment=_environment(found, kernel_files),
+            kernels=tuple(sorted(kernels, key=lambda k: (k.place.file, k.place.line))),
+            launches=tuple(sorted(launches, key=lambda s: (s.place.file, s.place.line))),
+            splits=tuple(
+                s
+                for s in sorted(found.splits, key=lambda s: (s.place.file, s.place.line))
+                if s.place.file in launch_files
+            ),
+        )
+
+
+def resolve_import(importer: Path, dotted: str) -> Path | None:
+    """The file that `dotted` (relative ones start with dots) names, seen from `importer`, within its own package."""
+    level = len(dotted) - len(dotted.lstrip("."))
+    parts = [p for p in dotted.lstrip(".").split(".") if p]
+    folder = importer.resolve().parent
+    if level:
+        for _ in range(level - 1):
+            folder = folder.parent
+        return _module_file(folder, parts)
+    if not parts:
+        return None
+    beside = _module_file(folder, parts)
+    if beside is not None:
+        return beside
+    while (folder / "__init__.py").is_file() or folder.name == parts[0]:
+        if folder.name == parts[0]:
+            return _module_file(folder.parent, parts)
+        folder = folder.parent
+    return None
+
+
+def _module_file(folder: Path, parts: list[str]) -> Path | None:
+    base = folder.joinpath(*parts)
+    for path in (base.with_name(base.name + ".py"), base / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+_LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.alias)
+
+
+class _FileReader(ast.NodeVisitor):
+    """Walks one file with the chain of parents and of enclosing functions at hand."""
+
+    def __init__(self, module: Module, found: _Found) -> None:
+        self.module = module
+        self.found = found
+        self.parents: list[ast.AST] = []
+        self.functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self.classes: list[ast.ClassDef] = []
+        self._assigned: dict[int, dict[str, list[Definition]]] = {}
+        self._jit_names = {
+            name for name, dotted in module.imports.items() if dotted.endswith(".jit") and _is_triton(dotted)
+        }
+        self._uses_triton = any(_is_triton(d) for d in module.imports.values())
+
+    def read(self) -> None:
+        self.visit(self.module.tree)
+
+    def place(self, node: ast.AST) -> Place:
+        return Place(self.module.file, getattr(node, "lineno", 0))
+
+    def generic_visit(self, node: ast.AST) -> None:
+        self.parents.append(node)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            for child in value if isinstance(value, list) else (value,):
+                if isinstance(child, ast.AST) and not isinstance(child, _LEAVES):
+                    self.visit(child)
+        self.parents.pop()
+
+    # --- definitions ---
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        jit = self._jit_decorator(node)
+        if jit is not None:
+            self.found.kernels.append(self._kernel(node, jit))
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Call):
+                    self.found.called_in_jit.add(_last(inner.func))
+            for decorator in node.decorator_list:
+                self.visit(decorator)
+            return
+        self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if _SPLIT_NAME.search(node.name):
+            for inner in _own_statements(node):
+                if isinstance(inner, ast.Return) and inner.value is not None and not _is_trivial(inner.value):
+                    self._split(node.name, inner.value, inner, function=node.name)
+        for argument, default in _defaults(node.args):
+            if default is not None and _SPLIT_NAME.search(argument) and not _is_none(default):
+                self._split(argument, default, default, function=node.name)
+        self.functions.append(node)
+        self.generic_visit(node)
+        self.functions.pop()
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.found.class_bases[node.name] = tuple(_last(b) for b in node.bases)
+        for statement in node.body:
+            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, ast.Call):
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                self._field(targets[0], statement.value)
+        self.classes.append(node)
+        functions, self.functions = self.functions, []
+        self.generic_visit(node)
+        self.functions = functions
+        self.classes.pop()
+
+    def _field(self, target: ast.expr, call: ast.Call) -> None:
+        """`NAME = EnvInt(32)`: a variable, if that class turns out to read the environment."""
+        if not isinstance(target, ast.Name) or not _ENV_NAME.match(target.id):
+            return
+        arguments = [a for a in call.args if not isinstance(a, ast.Starred)]
+        name = target.id
+        if arguments and isinstance(arguments[0], ast.Constant) and isinstance(arguments[0].value, str):
+            first = arguments[0].value
+            if len(arguments) > 1 and _ENV_NAME.match(first):
+                name, arguments = first, arguments[1:]
+        default = next((k.value for k in call.keywords if k.arg == "default"), arguments[0] if arguments else None)
+        text = None if default is None else _text(default)
+        self.found.fields.append((_last(call.func), name, text, self.place(target)))
+
+    def _jit_decorator(self, node: ast.FunctionDef) -> ast.expr | None:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if isinstance(called, ast.Attribute) and called.attr == "jit":
+                root = _dotted(called.value)
+                dotted = self.module.imports.get(root.partition(".")[0], root)
+                if root in ("triton", "gluon") or _is_triton(dotted):
+                    return decorator
+            elif isinstance(called, ast.Name) and called.id in self._jit_names:
+                return decorator
+        return None
+
+    def _kernel(self, node: ast.FunctionDef, jit: ast.expr) -> KernelKnobs:
+        arguments: list[Parameter] = []
+        constexprs: list[Parameter] = []
+        annotations = {a.arg: a.annotation for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        for name, default in _defaults(node.args):
+            parameter = Parameter(name, None if default is None else _text(default))
+            (constexprs if _is_constexpr(annotations[name]) else arguments).append(parameter)
+        autotune, heuristics, heuristics_source = None, [], ""
+        for decorator in node.decorator_list:
+            if decorator is jit or not isinstance(decorator, ast.Call):
+                continue
+            keywords = {k.arg: k.value for k in decorator.keywords if k.arg}
+            name = _last(decorator.func)
+            if name == "heuristics":
+                values = decorator.args[0] if decorator.args else keywords.get("values")
+                found = self._heuristics(values)
+                heuristics += found
+                if not found and values is not None:
+                    heuristics_source = _text(values)
+            elif name == "autotune" or "configs" in keywords:
+                autotune = self._autotune(decorator, keywords, node)
+        options = {k.arg: _text(k.value) for k in jit.keywords if k.arg} if isinstance(jit, ast.Call) else {}
+        return KernelKnobs(
+            name=node.name,
+            place=self.place(node),
+            role="kernel",
+            arguments=tuple(arguments),
+            constexprs=tuple(constexprs),
+            autotune=autotune,
+            heuristics=tuple(heuristics),
+            heuristics_source=heuristics_source,
+            jit_options=options,
+        )
+
+    def _heuristics(self, values: ast.expr | None) -> list[str]:
+        if isinstance(values, ast.Name):
+            assigned = [
+                s.value
+                for s in self.module.binders.get(values.id, ())
+                if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value is not None
+            ]
+            values = assigned[0] if len(assigned) == 1 else values
+        if not isinstance(values, ast.Dict):
+            return []
+        return [k.value for k in values.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
+
+    def _autotune(self, decorator: ast.Call, keywords: Mapping[str, ast.expr], node: ast.FunctionDef) -> Autotune:
+        first = decorator.args[0] if decorator.args else None
+        source = keywords.get("configs", first)
+        key_node = keywords.get("key", decorator.args[1] if len(decorator.args) > 1 else None)
+        more = {n: _text(v) for n, v in keywords.items() if n not in ("configs", "key")}
+        key = self._strings(key_node)
+        if source is None:
+            return Autotune(_last(decorator.func), "", key, why_unknown="no configs are given", more=more)
+        state = Evaluation()
+        configs: tuple[Mapping[str, Any], ...] | None = None
+        why = ""
+        try:
+            value = evaluate(source, self.module, before=node.lineno, into=state)
+            if not isinstance(value, (list, tuple)) or not all(isinstance(c, ConfigValue) for c in value):
+                raise NotStatic(f"{shown(source)} is not known")
+            configs = tuple({k: _config_value(v) for k, v in c.values().items()} for c in value)
+        except NotStatic as failed:
+            why = str(failed)
+        return Autotune(
+            decorator=_last(decorator.func),
+            source=_text(source),
+            key=key,
+            configs=configs,
+            why_unknown=why,
+            names={} if configs is not None else self._definitions_of(source),
+            assumes=state.assumed if configs is not None else {},
+            more=more,
+        )
+
+    def _strings(self, node: ast.expr | None) -> tuple[str, ...]:
+        if node is None:
+            return ()
+        try:
+            value = evaluate(node, self.module)
+        except NotStatic:
+            return (_text(node),)
+        return tuple(str(v) for v in value) if isinstance(value, (list, tuple)) else (_text(node),)
+
+    def _definitions_of(self, node: ast.expr) -> dict[str, str]:
+        """How the module defines the names in `node`, as written."""
+        found = {}
+        for inner in ast.walk(node):
+            if not isinstance(inner, ast.Name) or inner.id in found:
+                continue
+            statements = self.module.binders.get(inner.id, ())
+            if statements:
+                found[inner.id] = "; ".join(_text(s) for s in statements)[:MAX_TEXT]
+            elif inner.id in self.module.functions:
+                found[inner.id] = f"def {inner.id}, line {self.module.functions[inner.id][0].lineno}"
+            elif inner.id in self.module.imports and inner.id != "triton":
+                found[inner.id] = f"imported: {self.module.imports[inner.id]}"
+        return found
+
+    # --- environment ---
+
+    def visit_Call(self, node: ast.Call) -> None:
+        dotted = self._resolved(node.func)
+        if dotted in ("os.environ.get", "os.getenv", "os.environ.setdefault", "os.environ.pop"):
+            default = node.args[1] if len(node.args) > 1 else None
+            default = next((k.value for k in node.keywords if k.arg == "default"), default)
+            name = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "key"), None)
+            if name is not None:
+                self._environment(node, name, dotted, default)
+        else:
+            self._maybe_helper(node)
+            self._launch(node)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.ctx, ast.Load) and self._resolved(node.value) == "os.environ":
+            self._environment(node, node.slice, "os.environ[...]", None)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        contains = len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn))
+        if contains and self._resolved(node.comparators[0]) == "os.environ":
+            self._environment(node, node.left, "in os.environ", None, used_as="whether it is set")
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        owner = node.value.id if isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load) else ""
+        if (
+            "env" in owner.lower()
+            and _ENV_NAME.match(node.attr)
+            and self._resolved(node.value) != "os.environ"
+            and not self._is_stored()
+        ):
+            self.found.uses.append((owner, node.attr, self.place(node)))
+        self.generic_visit(node)
+
+    def _is_stored(self) -> bool:
+        """Whether the method called on what is visited writes: `envs.X.set(...)`, `.override(...)`."""
+        parent = self.parents[-1] if self.parents else None
+        return isinstance(parent, ast.Attribute) and parent.attr in ("set", "clear", "override")
+
+    def _resolved(self, node: ast.expr) -> str:
+        """The dotted name of `node` with imports followed: `os.getenv` for `getenv` of `from os import getenv`."""
+        dotted = _dotted(node)
+        head, dot, rest = dotted.partition(".")
+        known = self.module.imports.get(head)
+        if known is not None:
+            return known + dot + rest
+        if head not in ("os", "") and len(binders := self.module.binders.get(head, [])) == 1:
+            value = getattr(binders[0], "value", None)
+            if isinstance(value, ast.Attribute) and _dotted(value) == "os.environ":
+                return "os.environ" + dot + rest
+        return dotted
+
+    def _environment(
+        self, node: ast.expr, name: ast.expr, how: str, default: ast.expr | None, used_as: str = ""
+    ) -> None:
+        used, fallback = self._used_as(node)
+        used_as = used_as or used
+        default = default or fallback
+        function = self.functions[-1] if self.functions else None
+        if isinstance(name, ast.Name) and function is not None and name.id in _parameter_names(function.args):
+            self._helper(function, name.id, default, used_as)
+            return
+        if isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name) and name.value.id == "self":
+            if self.classes:
+                self.found.env_classes.setdefault(self.classes[-1].name, used_as)
+            return
+        text, literal = self._env_name(name)
+        default_text = None if default is None else _text(default)
+        self.found.reads.append((text, literal, EnvironmentRead(self.place(node), how, default_text, used_as)))
+
+    def _env_name(self, node: ast.expr) -> tuple[str, bool]:
+        try:
+            value = evaluate(node, self.module)
+        except NotStatic:
+            return _text(node), False
+        return (value, True) if isinstance(value, str) else (_text(node), False)
+
+    def _helper(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, default: ast.expr | None, used_as: str
+    ) -> None:
+        parameters = _parameter_names(function.args)
+        default_parameter = default.id if isinstance(default, ast.Name) and default.id in parameters else None
+        if default_parameter is None and "default" in parameters:
+            default_parameter = "default"
+        declared = dict(_defaults(function.args))
+        written = declared.get(default_parameter) if default_parameter else default
+        self.found.helpers.append(
+            _Helper(
+                self.module.file,
+                function.name,
+                tuple(p for p in parameters if p not in ("self", "cls")),
+                name,
+                default_parameter,
+                None if written is None else _text(written),
+                used_as or _by_name(function.name),
+            )
+        )
+
+    def _maybe_helper(self, node: ast.Call) -> None:
+        """Remember calls such as `get_int_env("NAME", 3)`, for when the helpers of all files are known."""
+        name = _last(node.func)
+        values = [*node.args[:2], *(k.value for k in node.keywords)]
+        constant = any(
+            isinstance(v, ast.Constant) and isinstance(v.value, str) and _ENV_NAME.match(v.value) for v in values
+        )
+        function = self.functions[-1] if self.functions else None
+        if not constant and function is not None and "env" in name.lower():
+            # A helper that calls another helper.
+            parameters = _parameter_names(function.args)
+            passed = next((v.id for v in values if isinstance(v, ast.Name) and v.id in parameters), None)
+            if passed is not None:
+                self._helper(function, passed, None, self._used_as(node)[0] or _by_name(name))
+        if not constant:
+            return
+        if isinstance(node.func, ast.Name):
+            imported = name in self.module.imports or name in self.module.functions
+        else:
+            imported = "env" in name.lower()
+        function_name = function.name if function else ""
+        self.found.helper_calls.append(
+            _HelperCall(self.module.file, function_name, node, self._used_as(node)[0], imported)
+        )
+
+    def _used_as(self, node: ast.expr) -> tuple[str, ast.expr | None]:
+        """What the parents make of the value just visited, and a default written as `... or default`."""
+        fallback: ast.expr | None = None
+        child: ast.AST = node
+        for parent in reversed(self.parents):
+            below, child = child, parent
+            if isinstance(parent, ast.Call):
+                name = _last(parent.func)
+                if name in ("int", "float", "bool", "str", "strtobool", "loads"):
+                    return name, fallback
+                if not isinstance(parent.func, ast.Attribute) or name not in ("lower", "upper", "strip", "split"):
+                    return "", fallback
+                if name == "split":
+                    return "list", fallback
+            elif isinstance(parent, ast.Compare):
+                if isinstance(parent.ops[0], (ast.Is, ast.IsNot)):
+                    return "whether it is set", fallback
+                return "flag", fallback
+            elif isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or) and below is not parent.values[-1]:
+                fallback = fallback or parent.values[-1]
+            elif isinstance(parent, (ast.If, ast.UnaryOp, ast.BoolOp)):
+                return "flag", fallback
+            elif not isinstance(parent, ast.Attribute):
+                return "", fallback
+        return "", fallback
+
+    # --- launches and splits ---
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self._split_assignment(target.id, node.value, node)
+            elif isinstance(target, ast.Attribute):
+                self._split_assignment(target.attr, node.value, node)
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                for part, value in zip(target.elts, node.value.elts, strict=False):
+                    if isinstance(part, ast.Name):
+                        self._split_assignment(part.id, value, node)
+        if isinstance(node.value, ast.Call) and len(node.targets) == 1 and not self.functions and not self.classes:
+            self._field(node.targets[0], node.value)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if isinstance(node.target, ast.Name) and node.value is not None:
+            self._split_assignment(node.target.id, node.value, node)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self._split_assignment(node.target.id, node.value, node)
+        self.generic_visit(node)
+
+    def _split_assignment(self, name: str, value: ast.expr, node: ast.AST) -> None:
+        if _SPLIT_NAME.search(name) and not _is_trivial(value):
+            self._split(name, value, node)
+
+    def _split(self, name: str, value: ast.expr, node: ast.AST, function: str | None = None) -> None:
+        inside = function if function is not None else (self.functions[-1].name if self.functions else "")
+        self.found.splits.append(SplitExpression(name, _text(value), self.place(node), inside))
+
+    def _launch(self, node: ast.Call) -> None:
+        called = node.func
+        keywords = {k.arg: k.value for k in node.keywords if k.arg}
+        if isinstance(called, ast.Subscript):
+            target, grid = called.value, called.slice
+        elif isinstance(called, ast.Attribute) and called.attr in ("run", "warmup") and "grid" in keywords:
+            target, grid = called.value, keywords.pop("grid")
+        else:
+            return
+        while isinstance(target, ast.Call) and target.args:  # wrap_triton(kernel)[grid](...)
+            target = target.args[0]
+        name = _dotted(target)
+        if not name:
+            return
+        last = name.rpartition(".")[2]
+        options = {n: _text(v) for n, v in keywords.items() if n in LAUNCH_OPTIONS}
+        constexprs = {n: _text(v) for n, v in keywords.items() if n.upper() == n and n not in LAUNCH_OPTIONS}
+        spread = [_text(k.value) for k in node.keywords if k.arg is None]
+        if spread:
+            options["**"] = ", ".join(spread)
+        looks_like_grid = isinstance(grid, (ast.Tuple, ast.Lambda)) or "grid" in _dotted(grid)
+        certain = bool(set(options) - {"**"}) or (self._uses_triton and looks_like_grid and "kernel" in last.lower())
+        imported = self.module.imports.get(name.partition(".")[0], "").rpartition(".")[2]
+        kernels = {last, *([imported] if imported and "." not in name else [])} - {""}
+        definitions = self._assigned_before(node)
+        kernels |= {
+            part
+            for definition in definitions.get(last, ())
+            for part in re.findall(r"[A-Za-z_]\w*", definition.text)
+            if "." not in name
+        }
+        used = {
+            n.id
+            for value in (grid, *(keywords[k] for k in (*options, *constexprs) if k in keywords))
+            for n in ast.walk(value)
+            if isinstance(n, ast.Name)
+        }
+        used |= {n for text in spread for n in re.findall(r"[A-Za-z_]\w*", text)}
+        self.found.launches.append(
+            (
+                LaunchSite(
+                    kernel=name,
+                    kernels=tuple(sorted(kernels)),
+                    place=self.place(node),
+                    function=self.functions[-1].name if self.functions else "",
+                    grid=_text(grid),
+                    options=options,
+                    constexprs=constexprs,
+                    definitions={n: tuple(definitions[n]) for n in sorted(used) if n in definitions},
+                ),
+                certain,
+            )
+        )
+
+    def _assigned_before(self, node: ast.Call) -> dict[str, list[Definition]]:
+        """What the enclosing functions assign to each name above the launch, innermost function first."""
+        merged: dict[str, list[Definition]] = {}
+        for function in reversed(self.functions):
+            if id(function) not in self._assigned:
+                self._assigned[id(function)] = _definitions(function)
+            for name, definitions in self._assigned[id(function)].items():
+                above = [d for d in definitions if d.line <= node.lineno]
+                if above and name not in merged:
+                    merged[name] = above
+        return merged
+
+
+# --- small readers of syntax -----------------------------------------------------------------------------------------
+
+
+def _is_triton(dotted: str) -> bool:
+    parts = dotted.lstrip(".").split(".")
+    return any(p in ("triton", "gluon") or p.endswith("triton_utils") for p in parts)
+
+
+def _is_constexpr(annotation: ast.expr | None) -> bool:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value.rpartition(".")[2].strip() == "constexpr"
+    return annotation is not None and _last(annotation) == "constexpr"
+
+
+def _dotted(node: ast.AST) -> str:
+    """`a.b.c` for such an expression, "" for any other."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _last(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _text(node: ast.AST) -> str:
+    return shown(node, MAX_TEXT)
+
+
+def _config_value(value: Any) -> Any:
+    return value.text if isinstance(value, SourceText) else value
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_trivial(node: ast.expr) -> bool:
+    """None, a bare name or attribute, a string: says nothing of how a number of splits comes about."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, (int, float)) or isinstance(node.value, bool)
+    return isinstance(node, (ast.Name, ast.Attribute))
+
+
+def _parameter_names(arguments: ast.arguments) -> list[str]:
+    return [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+
+
+def _defaults(arguments: ast.arguments) -> list[tuple[str, ast.expr | None]]:
+    """(name, default) of every parameter, in order."""
+    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    missing = len(positional) - len(arguments.defaults)
+    defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)
+    rows = list(zip(positional, defaults, strict=True))
+    return rows + list(zip([a.arg for a in arguments.kwonlyargs], arguments.kw_defaults, strict=True))
+
+
+def _own_statements(function: ast.AST) -> Iterator[ast.AST]:
+    """Every node of a function but those inside functions and classes defined in it."""
+    todo = list(ast.iter_child_nodes(function))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo += ast.iter_child_nodes(node)
+
+
+def _definitions(function: ast.AST) -> dict[str, list[Definition]]:
+    found: dict[str, list[Definition]] = {}
+    for node in _own_statements(function):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[-1]
+            shape = f"def {node.name}({ast.unparse(node.args)}): {_text(body)}"
+            found.setdefault(node.name, []).append(Definition(node.lineno, shape[:MAX_TEXT]))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+            simple = isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+            text = _text(node.value) if simple else _text(node)
+            for name in bound_names(node):
+                found.setdefault(name, []).append(Definition(node.lineno, text))
+    for definitions in found.values():
+        definitions.sort(key=lambda d: d.line)
+    return found
+
+
+def _by_name(function: str) -> str:
+    for kind in ("int", "bool", "float", "flag", "list"):
+        if kind in function.lower():
+            return "flag" if kind == "bool" else kind
+    return ""
+
+
+# --- putting the environment together --------------------------------------------------------------------------------
+
+
+def _environment(found: _Found, kernel_files: set[str]) -> tuple[EnvironmentVariable, ...]:
+    reads: dict[tuple[str, bool], list[EnvironmentRead]] = {}
+    for name, literal, read in found.reads:
+        reads.setdefault((name, literal), []).append(read)
+    for name, read in (*_helper_reads(found), *_field_reads(found)):
+        reads.setdefault((name, True), []).append(read)
+    for owner, name, place in found.uses:
+        known = reads.setdefault((name, True), [])
+        # The declaration itself, and a second attribute of one expression, are not reads of their own.
+        if all(r.place != place for r in known):
+            known.append(EnvironmentRead(place, f"{owner}.{name}"))
+    variables = [
+        EnvironmentVariable(
+            name=name,
+            reads=tuple(sorted(rows, key=lambda r: (r.place.file, r.place.line))),
+            literal=literal,
+            beside_kernels=any(r.place.file in kernel_files for r in rows),
+        )
+        for (name, literal), rows in reads.items()
+    ]
+    return tuple(sorted(variables, key=lambda v: (not v.beside_kernels, not v.literal, v.name)))
+
+
+def _helper_reads(found: _Found) -> Iterator[tuple[str, EnvironmentRead]]:
+    by_name: dict[str, list[_Helper]] = {}
+    for known in found.helpers:
+        by_name.setdefault(known.name, []).append(known)
+    for call in found.helper_calls:
+        name = _last(call.node.func)
+        helpers = by_name.get(name, [])
+        elsewhere = helpers[0] if helpers and call.imported else None
+        helper: _Helper | None = next((h for h in helpers if h.file == call.file), elsewhere)
+        if helper is None:
+            continue
+        given = dict(zip(helper.parameters, call.node.args, strict=False))
+        given |= {k.arg: k.value for k in call.node.keywords if k.arg}
+        variable = given.get(helper.name_parameter)
+        if not isinstance(variable, ast.Constant) or not isinstance(variable.value, str):
+            continue
+        written = given.get(helper.default_parameter) if helper.default_parameter else None
+        default = helper.default if written is None else _text(written)
+        place = Place(call.file, call.node.lineno)
+        yield variable.value, EnvironmentRead(place, f"{name}()", default, helper.used_as or call.used_as)
+
+
+def _field_reads(found: _Found) -> Iterator[tuple[str, EnvironmentRead]]:
+    reading = set(found.env_classes)
+    while True:
+        more = {name for name, bases in found.class_bases.items() if name not in reading and set(bases) & reading}
+        if not more:
+            break
+        reading |= more
+    for cls, name, default, place in found.fields:
+        if cls in reading:
+            yield name, EnvironmentRead(place, f"{cls}()", default, _by_name(cls))
