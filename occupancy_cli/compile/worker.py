@@ -28,7 +28,11 @@ from typing import Any
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
 
-_MACHINE_VARIABLES = ("HOME", "PATH", "PWD", "TMPDIR", "TRITON_CACHE_DIR", "TRITON_HOME", "PYTHONPATH", "LANG", "TERM")
+# Where things lie on a machine, and what this process or its client sets itself: these decide no result.
+_MACHINE_VARIABLES = (
+    *("HOME", "PATH", "PWD", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "TERM", "USER", "LOGNAME"),
+    *("TRITON_CACHE_DIR", "TRITON_HOME"),
+)
 _VERSIONED = ("triton", "torch", "numpy", "pydantic", "pydantic_core", "yaml", "elftools", "occupancy_cli")
 UNKNOWN_INT32 = 1 << 20
 UNKNOWN_INT64 = 1 << 40
@@ -52,7 +56,7 @@ class EnvironmentReads:
                 value = read(environ, name)
             finally:
                 if isinstance(name, str) and name not in _MACHINE_VARIABLES:
-                    self.values[name] = value
+                    self.values[name] = None if name in _set_here else value
             return value
 
         cls.__getitem__ = recorded  # type: ignore[method-assign]
@@ -71,6 +75,7 @@ class Loaded:
         self.env = env
 
 
+_set_here: set[str] = set()
 _loaded: dict[str, Loaded] = {}
 
 
@@ -336,7 +341,10 @@ def main() -> None:
     # Triton's own cache must neither answer for a compile nor keep what is compiled here.
     private = tempfile.mkdtemp(prefix="occupancy-triton-")
     os.environ["TRITON_CACHE_DIR"] = private
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    if "TRITON_DEFAULT_FP_FUSION" not in os.environ:
+        # What Triton 3.4 to 3.9 do when it is unset; set, so that 3.9 does not warn that 3.10 will change it.
+        os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+        _set_here.add("TRITON_DEFAULT_FP_FUSION")
     try:
         for line in requests:
             os.ftruncate(captured, 0)
