@@ -1,0 +1,584 @@
+"""How long an SM takes over a kernel's instructions: a simulation of one scheduler, from the kernel's own SASS.
+
+The compiler writes into every instruction how many cycles to stall after it and which scoreboards to wait for
+(`compile.sass` reads both). With the rate of each pipe and the latency of memory that is enough to run the warps of one
+scheduler in order, as the hardware does, and to see what an iteration of the main loop costs one CTA alone and how much
+slower it gets with each CTA more on the SM. An SM's schedulers run alike, so one is simulated and what they share
+(shared memory and L1, the path to the L2) is taken to be used by all of them at once.
+
+What is modelled: in-order issue, one instruction a cycle; stall counts and scoreboards; the pipes' issue intervals;
+wavefronts of shared and global accesses, with one 128-byte line of the L1 looked up a cycle; asynchronous copies and
+warpgroup products with their commit groups; barriers; instruction supply of loops larger than 32 KB; local memory that
+outgrows the L1. What is not: divergence (the fall-through path is taken), bank conflicts, atomics, warp specialization.
+
+Where the figures come from: rates and latencies were timed on an H200 with `validation/sm_constants.cu` (results beside
+it) and agree with the arithmetic-instruction table of the CUDA C++ Programming Guide; tensor rates, memory bandwidth
+and memory latencies come from the GPU's profile. None comes from a timed kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Protocol
+
+from occupancy_cli.errors import InputError
+
+SCHEDULERS_PER_SM = 4
+
+# Assumptions, each listed by `sm_rates` when a profile leaves it open.
+DRAM_LATENCY_CYCLES = 690.0
+L2_LATENCY_CYCLES = 283.0
+L2_BYTES_PER_CYCLE_AND_SM = 27.7
+"""The L2's read bandwidth with every SM reading, per SM: 7,238 GB/s over 132 SMs at 1.98 GHz, timed on an H200."""
+
+_SHARED_LATENCY = 29  # H100: 29.9 (mt4g)
+_MIO_RELEASE = 20  # cycles until an access to memory has read its operands
+_QUEUE_CYCLES = 32  # work of the memory pipe that may be queued before a scheduler stalls
+_LOOP_BYTES_SUPPLIED = 32768  # larger straight code is supplied at half an instruction a cycle to one warp
+_BRANCH_CYCLES = 12
+_MMA_SYNC_SHARE_OF_PEAK = {9: 0.62}
+"""On Hopper `mma.sync` reaches this share of the peak that warpgroup products have: 6.3 cycles instead of 4 for
+m16n8k16 (H200). Elsewhere it is the peak."""
+
+
+class Step(NamedTuple):
+    """One instruction of a warp: what `compile.sass` read of it.
+
+    `stall` is the cycles until the warp's next instruction at the earliest; `write_barrier` and `read_barrier` the
+    scoreboard (0 to 5; 7 is none) that the instruction releases when its result, or its operands, are done with;
+    `wait_mask` the scoreboards it waits for. `allowed` is, for a wait on commit groups, how many may still be open.
+    `predicated` instructions may not run.
+    """
+
+    opcode: str
+    stall: int = 1
+    write_barrier: int = 7
+    read_barrier: int = 7
+    wait_mask: int = 0
+    allowed: int = -1
+
+
+@dataclass(frozen=True)
+class WarpPath:
+    """The instructions of one warp: before the main loop, one pass of it, and after it.
+
+    A pass covers `iterations_per_pass` iterations of the source's loop (more than 1 when the compiler unrolled it);
+    a kernel without a loop has an empty `loop`, and everything in `before`.
+    """
+
+    before: tuple[Step, ...]
+    loop: tuple[Step, ...] = ()
+    after: tuple[Step, ...] = ()
+    iterations_per_pass: float = 1.0
+
+    @property
+    def has_loop(self) -> bool:
+        return bool(self.loop)
+
+
+class SmGpu(Protocol):
+    """What the simulation needs to know of a GPU; None where its profile has no value."""
+
+    @property
+    def arch(self) -> int: ...
+    @property
+    def sm_count(self) -> int | None: ...
+    @property
+    def boost_clock_mhz(self) -> float | None: ...
+    @property
+    def tensor_clock_mhz(self) -> float | None: ...
+    @property
+    def fp16_dense_tflops(self) -> float | None: ...
+    @property
+    def fp8_dense_tflops(self) -> float | None: ...
+    @property
+    def l2_latency_cycles(self) -> float | None: ...
+    @property
+    def dram_latency_cycles(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class SmRates:
+    """Rates and latencies of one SM, in cycles of its clock and bytes.
+
+    `tensor_flops_per_cycle` pairs an operand type with the FLOPs of one scheduler's tensor core a cycle.
+    `near_latency_cycles` is a load that the L2 answers, `far_latency_cycles` one that DRAM does. `assumed` lists what
+    the profile left open: (what, what was taken).
+    """
+
+    arch: int
+    near_latency_cycles: float
+    far_latency_cycles: float
+    tensor_flops_per_cycle: tuple[tuple[str, float], ...]
+    l2_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
+    assumed: tuple[tuple[str, str], ...] = ()
+
+
+def sm_rates(gpu: SmGpu) -> SmRates:
+    """The rates of an SM of `gpu`."""
+    assumed: list[tuple[str, str]] = []
+    near, far = gpu.l2_latency_cycles, gpu.dram_latency_cycles
+    if near is None:
+        near = L2_LATENCY_CYCLES
+        assumed.append(("L2 latency", f"taken as {near:.0f} cycles, an H200's"))
+    if far is None:
+        far = DRAM_LATENCY_CYCLES
+        assumed.append(("DRAM latency", f"taken as {far:.0f} cycles, an H200's"))
+    tensor: list[tuple[str, float]] = []
+    clock = gpu.tensor_clock_mhz or gpu.boost_clock_mhz
+    for names, tflops in (
+        (("fp16", "bf16"), gpu.fp16_dense_tflops),
+        (("tf32",), None if gpu.fp16_dense_tflops is None else gpu.fp16_dense_tflops / 2),
+        (("fp8", "int8"), gpu.fp8_dense_tflops),
+    ):
+        if tflops is None or not gpu.sm_count or not clock:
+            assumed.append((f"{names[0]} tensor rate", "left out: tensor cores never bind"))
+            continue
+        rate = tflops * 1e6 / gpu.sm_count / clock / SCHEDULERS_PER_SM
+        tensor.extend((name, rate) for name in names)
+    assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
+    return SmRates(gpu.arch, near, max(far, near), tuple(tensor), assumed=tuple(assumed))
+
+
+@dataclass(frozen=True)
+class KernelTiming:
+    """What the simulation found, for one specialization on one GPU: cycles of a CTA by the CTAs that share its SM.
+
+    `residents` are the counts that were simulated, ascending from 1; between them values are interpolated. `start_*`
+    is the time of a CTA beyond its iterations, `iteration_*` one iteration of the main loop, with memory that answers
+    in `near_latency_cycles` and `far_latency_cycles`. `unit_cycles` pairs a unit of the SM with the cycles that one
+    CTA's iteration occupies it (all of a CTA's when there is no loop).
+    """
+
+    residents: tuple[int, ...]
+    near_latency_cycles: float
+    far_latency_cycles: float
+    start_near: tuple[float, ...]
+    start_far: tuple[float, ...]
+    iteration_near: tuple[float, ...]
+    iteration_far: tuple[float, ...]
+    unit_cycles: tuple[tuple[str, float], ...]
+    assumed: tuple[tuple[str, str], ...] = ()
+
+    def cycles(self, ctas_per_sm: int, latency_cycles: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(start, iteration) cycles for 1 to `ctas_per_sm` residents, with memory of `latency_cycles`."""
+        span = self.far_latency_cycles - self.near_latency_cycles
+        share = (latency_cycles - self.near_latency_cycles) / span if span > 0 else 0.0
+        start = [n + share * (f - n) for n, f in zip(self.start_near, self.start_far, strict=True)]
+        iteration = [n + share * (f - n) for n, f in zip(self.iteration_near, self.iteration_far, strict=True)]
+        wanted = range(1, ctas_per_sm + 1)
+        return (
+            tuple(_interpolate(self.residents, start, r) for r in wanted),
+            tuple(_interpolate(self.residents, iteration, r) for r in wanted),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a cache; `from_dict` reads it back."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> KernelTiming:
+        """The timing that `to_dict` wrote, as it came back from JSON."""
+        pairs = {"unit_cycles", "assumed"}
+        fields = {
+            key: tuple(tuple(pair) for pair in value) if key in pairs else tuple(value)
+            for key, value in data.items()
+            if isinstance(value, list | tuple)
+        }
+        return KernelTiming(**{**data, **fields})
+
+
+def _interpolate(at: Sequence[int], values: Sequence[float], wanted: int) -> float:
+    """Linear between the simulated counts, and along the last two beyond them."""
+    if len(at) == 1:
+        return values[0]
+    upper = next((i for i, r in enumerate(at) if r >= wanted and i > 0), len(at) - 1)
+    low, high = at[upper - 1], at[upper]
+    return values[upper - 1] + (values[upper] - values[upper - 1]) * (wanted - low) / (high - low)
+
+
+def residents_to_simulate(ctas_per_sm: int) -> tuple[int, ...]:
+    """1 to 4 and then every doubling, up to `ctas_per_sm`."""
+    steps = [r for r in (1, 2, 3, 4, 8, 16, 32) if r < ctas_per_sm]
+    return (*steps, max(ctas_per_sm, 1))
+
+
+def time_path(
+    path: WarpPath,
+    rates: SmRates,
+    num_warps: int,
+    ctas_per_sm: int,
+    lines_by_bytes: Mapping[int, float] | None = None,
+    local_bytes_per_thread: int = 0,
+    l1_bytes: int | None = None,
+) -> KernelTiming:
+    """Simulate `path` for CTAs of `num_warps` warps with 1 to `ctas_per_sm` of them on an SM.
+
+    `lines_by_bytes` maps the bytes a lane loads from global memory at once (1, 2, 4, 8, 16) to the 128-byte lines that
+    a warp's load touches; without an entry the lanes are taken to be contiguous. `local_bytes_per_thread` (spills) of
+    all residents together are held by the L1 up to `l1_bytes`, and come from the L2 beyond.
+    """
+    if num_warps < 1 or ctas_per_sm < 1:
+        raise InputError(f"{num_warps} warps and {ctas_per_sm} CTAs/SM cannot be simulated", where="pipeline")
+    residents = residents_to_simulate(ctas_per_sm)
+    lines = dict(lines_by_bytes or {})
+    found: dict[float, list[tuple[float, float]]] = {}
+    for latency in (rates.near_latency_cycles, rates.far_latency_cycles):
+        found[latency] = []
+        for count in residents:
+            outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * count > l1_bytes
+            machine = _Machine(rates, latency, num_warps, lines, outgrown)
+            found[latency].append(machine.run(path, count))
+    near, far = found[rates.near_latency_cycles], found[rates.far_latency_cycles]
+    return KernelTiming(
+        residents,
+        rates.near_latency_cycles,
+        rates.far_latency_cycles,
+        tuple(start for start, _ in near),
+        tuple(start for start, _ in far),
+        tuple(iteration for _, iteration in near),
+        tuple(iteration for _, iteration in far),
+        _unit_cycles(path, rates, num_warps, lines),
+        rates.assumed,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What one instruction costs.
+
+
+class _Cost(NamedTuple):
+    """Cycles of one warp instruction: on its scheduler's pipe, on the SM's shared-memory path, until its result, until
+    its operands are read; and the bytes it moves beyond the L1."""
+
+    pipe: str
+    issue: float
+    shared: float
+    latency: float
+    release: float
+    l2_bytes: float
+
+
+_FP32 = {"FADD", "FMUL", "FFMA", "FADD32I", "FMUL32I", "FFMA32I", "FADD2", "FMUL2", "FFMA2"}
+_INTEGER_MULTIPLY = {"IMAD", "IMUL", "IDP", "IDP4A"}
+_HALF = {"HADD2", "HMUL2", "HFMA2", "HADD2_32I", "HFMA2_32I"}
+_TRANSCENDENTAL = {"MUFU"}
+_CONVERT = {"I2F", "F2I", "F2F", "FRND", "I2I", "POPC", "FLO", "BREV"}
+_CONTROL = {
+    "BRA", "NOP", "DEPBAR", "LDGDEPBAR", "BSSY", "BSYNC", "EXIT", "WARPSYNC", "MEMBAR", "CS2R", "WARPGROUP", "ELECT",
+    "RET", "CALL", "YIELD", "ERRBAR", "CCTL", "FENCE", "BREAK", "JMP", "KILL", "BMOV", "NANOSLEEP", "ACQBULK",
+    "USETMAXREG",
+}  # fmt: skip
+_TENSOR = {"HMMA", "IMMA", "QMMA", "OMMA", "DMMA", "BMMA", "HGMMA", "IGMMA", "QGMMA"}
+
+
+def access_bytes(opcode: str) -> int:
+    """Bytes that one lane of a load or store moves."""
+    for suffix, size in ((".128", 16), (".256", 32), (".64", 8), (".U8", 1), (".S8", 1), (".U16", 2), (".S16", 2)):
+        if suffix in opcode:
+            return size
+    return 4
+
+
+def matrix_bytes(opcode: str) -> int:
+    """Bytes a lane gets from LDSM, or gives to STSM: 4 for each 8 x 8 matrix of 16-bit values."""
+    return 16 if opcode.endswith(".4") else 8 if opcode.endswith(".2") else 4
+
+
+def tensor_shape(opcode: str) -> tuple[str, float]:
+    """(operand type, FLOPs that one warp's instruction does) of a tensor-core instruction.
+
+    A warpgroup product (HGMMA.64x128x16) is done by four warps, a quarter of its 64 rows each.
+    """
+    group = re.search(r"\.(\d+)x(\d+)x(\d+)", opcode)
+    if group:
+        m, n, k = (int(part) for part in group.groups())
+        flops = 2.0 * m / 4 * n * k
+    else:
+        sizes = re.search(r"\.(16816|16832|16864|1688|1684|8816|8832|884)\b", opcode)
+        shapes = {
+            "16816": (16, 8, 16), "16832": (16, 8, 32), "16864": (16, 8, 64), "1688": (16, 8, 8), "1684": (16, 8, 4),
+            "8816": (8, 8, 16), "8832": (8, 8, 32), "884": (8, 8, 4),
+        }  # fmt: skip
+        m, n, k = shapes[sizes.group(1)] if sizes else (16, 8, 16)
+        flops = 2.0 * m * n * k
+    if re.search(r"E4M3|E5M2", opcode) or opcode.startswith(("QMMA", "QGMMA")):
+        return "fp8", flops
+    if opcode.startswith(("IMMA", "IGMMA")):
+        return "int8", flops
+    if "TF32" in opcode:
+        return "tf32", flops
+    return "bf16", flops
+
+
+@functools.lru_cache(maxsize=4096)
+def _cost(opcode: str, rates: SmRates, latency: float, lines: float | None, outgrown: bool) -> _Cost:
+    base = opcode.split(".", 1)[0]
+    size = access_bytes(opcode)
+    wavefronts = max(size / 4.0, 1.0)
+    if base in ("LDG", "LD"):
+        touched = lines if lines is not None else max(size / 4.0, 1.0)
+        return _Cost("mio", 2, max(wavefronts, touched), latency, _MIO_RELEASE, 32.0 * size)
+    if base == "LDGSTS":
+        return _Cost("mio", 2, 2 * wavefronts, latency, _MIO_RELEASE, 32.0 * size)
+    if base in ("STG", "ST", "RED", "ATOM", "ATOMG"):
+        wait = latency if base.startswith("ATOM") else _MIO_RELEASE
+        return _Cost("mio", 2, wavefronts, wait, _MIO_RELEASE, 32.0 * size)
+    if base == "LDL":
+        return _Cost("mio", 2, wavefronts, latency if outgrown else 35, _MIO_RELEASE, 32.0 * size if outgrown else 0)
+    if base == "STL":
+        return _Cost("mio", 2, wavefronts, _MIO_RELEASE, _MIO_RELEASE, 32.0 * size if outgrown else 0)
+    if base in ("LDS", "ATOMS"):
+        return _Cost("mio", 2, wavefronts, _SHARED_LATENCY, _MIO_RELEASE, 0)
+    if base == "STS":
+        return _Cost("mio", 2, wavefronts, _MIO_RELEASE, _MIO_RELEASE, 0)
+    if base in ("LDSM", "STSM"):
+        return _Cost("mio", 2, matrix_bytes(opcode) / 4.0, 33, _MIO_RELEASE, 0)
+    if base == "SHFL":
+        return _Cost("mio", 2, 1, 24, 15, 0)
+    if base in ("UTMALDG", "UBLKCP"):
+        return _Cost("uniform", 2, 0, latency + 100, _MIO_RELEASE, 0)
+    if base in ("LDC", "LDCU", "ULDC", "S2R", "S2UR", "UTMASTG", "UTMAPF"):
+        return _Cost("uniform", 2, 0, 30, 10, 0)
+    if base in _TENSOR:
+        dtype, flops = tensor_shape(opcode)
+        rate = dict(rates.tensor_flops_per_cycle).get(dtype)
+        group = "GMMA" in base
+        share = 1.0 if group else _MMA_SYNC_SHARE_OF_PEAK.get(rates.arch // 10, 1.0)
+        busy = flops / (rate * share) if rate else 0.0
+        return _Cost("tensor", busy, 0, 25 if not group else busy + 30, 10, 0)
+    if base in _TRANSCENDENTAL or base in _CONVERT:
+        return _Cost("xu", 8, 0, 18, 10, 0)
+    if base == "BAR":
+        return _Cost("barrier", 1, 0, 0, 0, 0)
+    if base in _CONTROL:
+        return _Cost("control", 1, 0, 10, 0, 0)
+    if base in _FP32:
+        return _Cost("fma", 2 if rates.arch in (75, 80) else 1, 0, 4, 0, 0)
+    if base in _INTEGER_MULTIPLY:
+        return _Cost("fma_heavy", 2, 0, 4, 0, 0)
+    if base in _HALF:
+        # HADD2.F32 turns a half into a float, at half the rate.
+        return _Cost("fma", 2 if ".F32" in opcode else 1, 0, 5, 0, 0)
+    if base.startswith("U") or base in ("R2UR", "VOTEU"):
+        return _Cost("uniform", 2, 0, 12, 12, 0)
+    return _Cost("alu", 2, 0, 5, 0, 0)
+
+
+def _lines(opcode: str, lines: Mapping[int, float]) -> float | None:
+    return lines.get(access_bytes(opcode)) if opcode.startswith(("LDG", "LD.")) else None
+
+
+def unit_of(opcode: str) -> str:
+    """The unit that executes an instruction: "fma", "alu", "xu", "tensor", "lsu", "uniform" or "control"."""
+    pipe = _cost(opcode, _ANY_RATES, 0.0, None, False).pipe
+    return {"mio": "lsu", "fma_heavy": "fma", "barrier": "control"}.get(pipe, pipe)
+
+
+_ANY_RATES = SmRates(90, 0.0, 0.0, ())
+
+UNITS = ("issue", "fma", "alu", "xu", "tensor", "shared memory and L1", "L2 path", "uniform")
+
+
+def _unit_cycles(
+    path: WarpPath, rates: SmRates, num_warps: int, lines: Mapping[int, float]
+) -> tuple[tuple[str, float], ...]:
+    """Cycles that one CTA's iteration (or the whole CTA, without a loop) occupies each unit of the SM."""
+    per_scheduler = max(num_warps / SCHEDULERS_PER_SM, 1.0)
+    total = dict.fromkeys(UNITS, 0.0)
+    body = path.loop or path.before
+    for step in body:
+        cost = _cost(step.opcode, rates, rates.near_latency_cycles, _lines(step.opcode, lines), False)
+        total["issue"] += per_scheduler
+        if cost.pipe in ("fma", "fma_heavy"):
+            total["fma"] += cost.issue * per_scheduler
+        elif cost.pipe in total:
+            total[cost.pipe] += cost.issue * per_scheduler
+        total["shared memory and L1"] += cost.shared * num_warps
+        total["L2 path"] += cost.l2_bytes / rates.l2_bytes_per_cycle * num_warps
+    passes = path.iterations_per_pass if path.has_loop else 1.0
+    return tuple((unit, cycles / passes) for unit, cycles in total.items())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The simulation.
+
+_PASSES = 3  # of the loop, beside a run with one
+
+# How an instruction takes part beyond its cost.
+(
+    _PLAIN,
+    _COPY,
+    _COMMIT,
+    _WAIT_COPY,
+    _BARRIER,
+    _PRODUCT,
+    _PRODUCT_END,
+    _WAIT_PRODUCT,
+    _BRANCH,
+    _STORE,
+    _TMA,
+    _WAIT_TMA,
+) = range(12)
+
+
+def _kind(step: Step) -> int:
+    opcode = step.opcode
+    base = opcode.split(".", 1)[0]
+    if base == "LDGSTS":
+        return _COPY
+    if base == "LDGDEPBAR":
+        return _COMMIT
+    if base == "DEPBAR":
+        return _WAIT_COPY if step.allowed >= 0 else _PLAIN
+    if base == "BAR" and "ARV" not in opcode:
+        return _BARRIER
+    if base == "WARPGROUP":
+        return _WAIT_PRODUCT if step.allowed >= 0 else _PLAIN
+    if base in ("HGMMA", "QGMMA", "IGMMA"):
+        return _PRODUCT_END if step.allowed == 0 else _PRODUCT
+    if base in ("UTMALDG", "UBLKCP"):
+        return _TMA
+    if base == "SYNCS" and "TRYWAIT" in opcode:
+        return _WAIT_TMA
+    if base == "BRA":
+        return _BRANCH
+    if base in ("STG", "ST"):
+        return _STORE
+    return _PLAIN
+
+
+class _Machine:
+    """One scheduler of an SM, and its share of what the SM's schedulers have in common."""
+
+    def __init__(
+        self, rates: SmRates, latency: float, num_warps: int, lines: Mapping[int, float], outgrown: bool
+    ) -> None:
+        self.rates = rates
+        self.latency = latency
+        self.num_warps = num_warps
+        self.lines = lines
+        self.outgrown = outgrown
+
+    def run(self, path: WarpPath, ctas: int) -> tuple[float, float]:
+        """(cycles of a CTA beyond its iterations, cycles of one iteration) with `ctas` CTAs started together."""
+        before, loop, after = (self._program(part) for part in (path.before, path.loop, path.after))
+        supply = 2 if 16 * len(loop) > _LOOP_BYTES_SUPPLIED else 1
+        once = self._simulate(before + loop + after, ctas, supply)
+        if not loop:
+            return once, 0.0
+        # The first pass fills the pipeline. CTAs drift apart, so only the end of all of them tells their pace.
+        more = self._simulate(before + loop * _PASSES + after, ctas, supply)
+        one_pass = (more - once) / (_PASSES - 1)
+        return max(once - one_pass, 0.0), one_pass / path.iterations_per_pass
+
+    def _program(self, steps: Sequence[Step]) -> list[tuple[Any, ...]]:
+        """Steps with their costs resolved, as tuples for the inner loop."""
+        program = []
+        for step in steps:
+            cost = _cost(step.opcode, self.rates, self.latency, _lines(step.opcode, self.lines), self.outgrown)
+            waits = tuple(b for b in range(6) if step.wait_mask >> b & 1)
+            program.append(
+                (
+                    _kind(step), None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
+                    cost.latency, cost.release, cost.l2_bytes, waits, step.write_barrier, step.read_barrier,
+                    max(step.stall, 1), step.allowed,
+                )
+            )  # fmt: skip
+        return program
+
+    def _simulate(self, program: list[tuple[Any, ...]], ctas: int, supply: int) -> float:
+        """Cycle at which the last warp, or its last store, is done; a warp issues at most every `supply` cycles."""
+        warps = max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1)
+        schedulers = min(SCHEDULERS_PER_SM, self.num_warps * ctas)
+        per_cta = max(self.num_warps // SCHEDULERS_PER_SM, 1)
+        barrier_cycles = 13 + 2 * self.num_warps
+        l2_rate = self.rates.l2_bytes_per_cycle / schedulers
+        length = len(program)
+        pipes: dict[str, float] = {}
+        issue_free = memory_free = l2_free = 0.0
+        at = [0] * warps
+        boards = [[0.0] * 6 for _ in range(warps)]
+        copies: list[list[float]] = [[] for _ in range(warps)]
+        open_copy = [0.0] * warps
+        products: list[list[float]] = [[] for _ in range(warps)]
+        tma: list[list[float]] = [[] for _ in range(warps)]
+        waiting: dict[int, list[int]] = {}
+        heap: list[tuple[float, int]] = [(0.1 * w, w) for w in range(warps)]
+        heapq.heapify(heap)
+        end = 0.0
+        while heap:
+            now, w = heap[0]
+            kind, pipe, issue, shared, latency, release, l2_bytes, waits, wb, rb, stall, allowed = program[at[w]]
+            ready = now if now > issue_free else issue_free
+            if waits:
+                board = boards[w]
+                for b in waits:
+                    if board[b] > ready:
+                        ready = board[b]
+            if pipe is not None:
+                free = pipes.get(pipe, 0.0)
+                if free > ready:
+                    ready = free
+                if shared and memory_free - _QUEUE_CYCLES > ready:
+                    ready = memory_free - _QUEUE_CYCLES
+            if kind == _WAIT_COPY and len(copies[w]) > allowed:
+                ready = max(ready, copies[w][len(copies[w]) - allowed - 1])
+            elif kind == _WAIT_PRODUCT and len(products[w]) > allowed:
+                ready = max(ready, products[w][len(products[w]) - allowed - 1])
+            elif kind == _WAIT_TMA and tma[w]:
+                ready = max(ready, tma[w][0])
+            if ready > now:
+                heapq.heapreplace(heap, (ready, w))
+                continue
+            issue_free = now + 1
+            done, read = now + latency, now + release
+            if pipe is not None:
+                pipes[pipe] = now + issue
+                if shared:
+                    memory_free = (memory_free if memory_free > now else now) + shared * schedulers
+                    done, read = memory_free + latency, memory_free + release
+                if l2_bytes:
+                    l2_free = (l2_free if l2_free > now else now) + l2_bytes / l2_rate
+                    if l2_free + latency > done:
+                        done = l2_free + latency
+            if wb < 6 and done > boards[w][wb]:
+                boards[w][wb] = done
+            if rb < 6 and read > boards[w][rb]:
+                boards[w][rb] = read
+            following = now + (stall if stall > supply else supply)
+            if kind:
+                if kind == _COPY:
+                    open_copy[w] = max(open_copy[w], done)
+                elif kind == _COMMIT:
+                    copies[w].append(open_copy[w])
+                elif kind == _PRODUCT_END:
+                    products[w].append(done)
+                elif kind == _TMA:
+                    tma[w].append(done)
+                elif kind == _WAIT_TMA and tma[w]:
+                    tma[w].pop(0)
+                elif kind == _BRANCH:
+                    following = max(following, now + _BRANCH_CYCLES)
+                elif kind == _STORE and l2_free > end:
+                    end = l2_free
+            at[w] += 1
+            if now > end:
+                end = now
+            if at[w] == length:
+                heapq.heappop(heap)
+            elif kind == _BARRIER:
+                heapq.heappop(heap)
+                group = waiting.setdefault(w // per_cta, [])
+                group.append(w)
+                if len(group) == min(per_cta, warps - w // per_cta * per_cta):
+                    for each in group:
+                        heapq.heappush(heap, (now + barrier_cycles, each))
+                    group.clear()
+            else:
+                heapq.heapreplace(heap, (following, w))
+        return end
