@@ -1,0 +1,101 @@
+"""How long the command takes to start, against a bare `python -c pass` of the same interpreter, in one run.
+
+    python benchmarks/start_up.py            # prints the table
+    python benchmarks/start_up.py --write    # and keeps it in benchmarks/results/start_up.json
+
+The commands take turns, so that what else the machine does falls on all of them alike; the median of each is compared.
+Byte code is written to a folder of its own and warm, as after an installation. Also says which heavy packages each
+command imported: Triton, torch and numpy belong to none of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULT = ROOT / "benchmarks" / "results" / "start_up.json"
+CALC = ["calc", "--gpu", "5090", "--threads", "128", "--regs", "168", "--shared", "61568"]
+COMMANDS = {
+    "python -c pass": ["-c", "pass"],
+    "import occupancy_cli": ["-c", "import occupancy_cli"],
+    "load_gpu and occupancy": [
+        "-c",
+        "from occupancy_cli import load_gpu, occupancy;"
+        "occupancy(load_gpu('5090'), threads_per_cta=128, registers_per_thread=168, shared_bytes=61568)",
+    ],
+    "occupancy --help": ["-m", "occupancy_cli", "--help"],
+    "occupancy calc": ["-m", "occupancy_cli", *CALC],
+    "occupancy gpus h200": ["-m", "occupancy_cli", "gpus", "h200"],
+}
+HEAVY = ("triton", "torch", "numpy", "pydantic")
+
+
+def seconds(arguments: list[str], environment: dict[str, str]) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
+
+
+def heavy_imports(arguments: list[str], environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    return [name for name in HEAVY if name in modules]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": cache}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        heavy = {name: heavy_imports(arguments, environment) for name, arguments in COMMANDS.items()}
+        times: dict[str, list[float]] = {name: [] for name in COMMANDS}
+        for _ in range(options.rounds):
+            for name, arguments in COMMANDS.items():
+                times[name].append(seconds(arguments, environment))
+    bare = statistics.median(times["python -c pass"])
+    rows = {
+        name: {
+            "median_ms": round(1e3 * statistics.median(taken), 1),
+            "least_ms": round(1e3 * min(taken), 1),
+            "ratio_to_bare": round(statistics.median(taken) / bare, 1),
+            "heavy_imports": heavy[name],
+        }
+        for name, taken in times.items()
+    }
+    print(f"{'command':26} {'median':>10} {'least':>10} {'x bare':>8}  heavy imports")
+    for name, row in rows.items():
+        imports = " ".join(row["heavy_imports"]) or "none"
+        print(f"{name:26} {row['median_ms']:>7} ms {row['least_ms']:>7} ms {row['ratio_to_bare']:>8}  {imports}")
+    if options.write:
+        RESULT.parent.mkdir(exist_ok=True)
+        setting = {
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "rounds": options.rounds,
+            "typer": _version("typer"),
+        }
+        RESULT.write_text(json.dumps({"setting": setting, "commands": rows}, indent=2) + "\n")
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package)
+
+
+if __name__ == "__main__":
+    main()
