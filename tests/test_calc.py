@@ -214,6 +214,8 @@ def test_bad_rows_keep_their_place_and_nothing_is_lost() -> None:
         {"num_warps": "4", "shared": 1},
         "   ",
         {"threads": 64, "regs": 32, "shared": 0},
+        '{"threads": 128, "shared": 1, "id": NaN}',
+        "[" * 100_000,
     ]
     found, count = answers(rows)
     expected = {
@@ -234,6 +236,7 @@ def test_bad_rows_keep_their_place_and_nothing_is_lost() -> None:
         19: "shared: is given twice, under two names",
         20: "num_warps: 5 warps are not 128 threads",
         21: "num_warps: a whole number of at least 1 is expected, not '4'",
+        24: "is not JSON: NaN is not a JSON value",
     }
     assert [row["row"] for row in found] == [n for n, row in enumerate(rows, start=1) if row not in ("", "   ")]
     for row in found:
@@ -244,7 +247,8 @@ def test_bad_rows_keep_their_place_and_nothing_is_lost() -> None:
     assert "unknown GPU 'h900'" in by_row[13]["error"]
     assert not by_row[9]["launchable"] and "1,056 threads" in by_row[9]["reason"]
     assert by_row[1]["ctas_per_sm"] == 1 and by_row[23]["ctas_per_sm"] == 24
-    assert count.rows == 21 and count.errors == len(expected) + 1
+    assert by_row[25]["error"].startswith("is not JSON")
+    assert count.rows == 23 and count.errors == len(expected) + 2
 
 
 def test_clusters_tensor_memory_and_other_gpus_in_one_file() -> None:
@@ -304,6 +308,13 @@ def test_input_that_is_not_text(tmp_path: Path) -> None:
     path.write_bytes(b'{"threads": 128, "shared": 0}\n\xff\xfe\n')
     with pytest.raises(InputError, match="is not UTF-8 text"):
         run("--input", str(path))
+
+
+def test_what_an_id_may_hold_can_always_be_printed(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('\ufeff{"threads": 128, "shared": 0, "id": "\\ud800"}\n', encoding="utf-8")
+    code, out, _ = run("--input", str(path))
+    assert code == 0 and json.loads(out)["id"] == "\ud800"
 
 
 def test_no_rows_no_answers() -> None:

@@ -167,7 +167,7 @@ def _answer_file(name: str, defaults: dict[str, Any], gpu: GpuProfile, folders: 
         answer(sys.stdin)
     else:
         try:
-            file = Path(name).open(encoding="utf-8")  # noqa: SIM115 - entered below, so that only opening is caught here
+            file = Path(name).open(encoding="utf-8-sig")  # noqa: SIM115 - entered below, so that only opening is caught here
         except OSError as error:
             raise InputError(f"{name} cannot be read: {error.strerror or error}", where="--input") from None
         with file:

@@ -62,6 +62,14 @@ _REST: Mapping[str, int] = {
 }
 
 
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+# Python would take NaN and Infinity, and would write them back in an `id`.
+_decode = json.JSONDecoder(parse_constant=_no_number).decode
+
+
 @dataclass
 class Count:
     """How many rows were answered, and how many of them with an error."""
@@ -128,7 +136,6 @@ def _answer_block(
     given = {name: -1 if value is None else value for name, value in defaults.items()}
     fixed = tuple(given.get(name, _REST.get(name)) for name in _COLUMNS)
     layouts: dict[tuple[Any, ...], tuple[str | None, ...] | None] = {}
-    loads = json.loads
 
     def fail(position: int, number: int, row: Any, error: OccupancyError) -> None:
         given_as, identity = error.where, {}
@@ -136,12 +143,12 @@ def _answer_block(
             given_as = next((key for key in row if _KEYS.get(key) == error.where), error.where)
             identity = {"id": row["id"]} if row.get("id") is not None else {}
         text = ". ".join(t for t in (f"{given_as}: {error.problem}" if given_as else error.problem, error.hint) if t)
-        answers[position] = json.dumps({"row": number, **identity, "error": text}, ensure_ascii=False)
+        answers[position] = json.dumps({"row": number, **identity, "error": text})
         count.errors += 1
 
     def refuse(position: int, error: OccupancyError) -> None:
         number, line = block[position]
-        fail(position, number, loads(line), error)
+        fail(position, number, _decode(line), error)
 
     def place(position: int, number: int, row: dict[str, Any], columns: list[int]) -> None:
         gpu = _gpu(row["gpu"], load, known) if "gpu" in row else default_gpu
@@ -151,8 +158,8 @@ def _answer_block(
 
     for position, (number, line) in enumerate(block):
         try:
-            row = loads(line)
-        except ValueError as error:
+            row = _decode(line)
+        except (ValueError, RecursionError) as error:
             fail(position, number, None, InputError(f"is not JSON: {error}"))
             continue
         try:
@@ -268,8 +275,8 @@ def _answer_group(
     unknown: dict[str, str] = {}
     if num_ctas > 1 and not cluster_refusal(gpu.limits, num_ctas):
         unknown["cluster"] = cluster_unknown(gpu.limits, num_ctas)
-    with_registers = json.dumps(unknown, ensure_ascii=False)
-    without_registers = json.dumps({"registers": UNKNOWN_REGISTERS_REASON, **unknown}, ensure_ascii=False)
+    with_registers = json.dumps(unknown)
+    without_registers = json.dumps({"registers": UNKNOWN_REGISTERS_REASON, **unknown})
     cluster = "" if num_ctas <= 1 else ', "cluster": %s' % ("null" if unknown else "0")
     limits = {name: values.tolist() for name, values in found.limits.items()}
     next_tmem_columns = found.next_tmem_columns.tolist()
@@ -301,7 +308,7 @@ def _answer_group(
                 "tmem_columns": rows[i][8],
             }
             try:
-                reason = json.dumps(refusal(gpu, **asked), ensure_ascii=False)
+                reason = json.dumps(refusal(gpu, **asked))
             except OccupancyError as error:
                 fail(positions[i], error)
                 continue
@@ -312,7 +319,7 @@ def _answer_group(
             next_tmem = ', "tmem_columns": %s' % ("null" if columns_left == none else columns_left)
         answers[positions[i]] = _ROW % (
             number,
-            "" if identity is None else f'"id": {json.dumps(identity, ensure_ascii=False)}, ',
+            "" if identity is None else f'"id": {json.dumps(identity)}, ',
             gpu_name,
             ctas,
             warps_per_sm,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,31 +80,48 @@ def _list(folders: list[Path], output_format: Format) -> None:
     if output_format is Format.json:
         _print_json({"schema": SCHEMA, "gpus": [as_json(gpu) for gpu in found]})
         return
-    table = make_table(
-        "Name for --gpu", "Product", "CC", "SMs", "Shared/CTA", "Shared/SM", "Memory, GB", "GB/s", "L2, MiB",
-        "FP16 TFLOPS", "Clock, MHz", "Also", right=(3, 4, 5, 6, 7, 8, 9, 10),
-    )  # fmt: skip
-    for gpu in found:
-        table.add_row(
-            gpu.id,
-            gpu.name,
-            gpu.compute_capability,
-            f"{gpu.sm_count or '-'}{_mark(gpu, 'sm_count')}",
-            f"{gpu.limits.shared_per_cta_optin_bytes:,}",
-            f"{gpu.limits.shared_per_sm_bytes:,}",
-            _amount(gpu.memory_gb) + _mark(gpu, "memory_gb"),
-            _amount(gpu.memory_bandwidth_gbps) + _mark(gpu, "memory_bandwidth_gbps"),
-            _amount(gpu.l2_bytes / 2**20 if gpu.l2_bytes else None) + _mark(gpu, "l2_bytes"),
-            _amount(gpu.fp16_dense_tflops) + _mark(gpu, "fp16_dense_tflops"),
-            _amount(gpu.boost_clock_mhz) + _mark(gpu, "boost_clock_mhz"),
-            ", ".join(gpu.aliases[:3]),
-        )
     console = make_console()
+    columns = [column for column in _COLUMNS if console.width >= column.from_width]
+    table = make_table(*(c.title for c in columns), right=tuple(i for i, c in enumerate(columns) if c.right))
+    for gpu in found:
+        table.add_row(*(column.cell(gpu) for column in columns))
     console.print(table)
     console.print(
         f"{len(found)} GPUs. * assumed, ? disputed between sources: `occupancy gpus NAME` has the sources. "
         "FP16 is dense. sm120 or 12.0 in the place of a name: the limits of a compute capability alone."
     )
+
+
+def _marked(field: str) -> Callable[[GpuProfile], str]:
+    return lambda gpu: _amount(getattr(gpu, field)) + _mark(gpu, field)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of the list; left out on a terminal narrower than `from_width`."""
+
+    title: str
+    cell: Callable[[GpuProfile], str]
+    from_width: int = 0
+    right: bool = True
+
+
+_COLUMNS = (
+    _Column("Name for --gpu", lambda gpu: gpu.id, right=False),
+    _Column("Product", lambda gpu: gpu.name, 100, right=False),
+    _Column("CC", lambda gpu: gpu.compute_capability, right=False),
+    _Column("SMs", _marked("sm_count")),
+    _Column("Shared/CTA", lambda gpu: f"{gpu.limits.shared_per_cta_optin_bytes:,}"),
+    _Column("Shared/SM", lambda gpu: f"{gpu.limits.shared_per_sm_bytes:,}", 160),
+    _Column("Memory, GB", _marked("memory_gb"), 120),
+    _Column("GB/s", _marked("memory_bandwidth_gbps")),
+    _Column(
+        "L2, MiB", lambda gpu: _amount(gpu.l2_bytes / 2**20 if gpu.l2_bytes else None) + _mark(gpu, "l2_bytes"), 150
+    ),
+    _Column("FP16 TFLOPS", _marked("fp16_dense_tflops"), 150),
+    _Column("Clock, MHz", _marked("boost_clock_mhz"), 160),
+    _Column("Also", lambda gpu: ", ".join(gpu.aliases[:3]), 180, right=False),
+)
 
 
 def as_json(gpu: GpuProfile) -> dict[str, Any]:
