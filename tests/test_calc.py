@@ -46,13 +46,13 @@ def test_the_table_answers_at_a_glance() -> None:
     assert shown[0] == "GeForce RTX 5090, CC 12.0, 170 SMs"
     assert shown[1] == "128 threads (4 warps), 168 registers per thread, 61,568 bytes of shared memory"
     assert shown[2] == "1 CTA per SM: 4 of 48 warps, 8.3 %, limited by shared memory"
-    assert "shared memory 62,592 bytes (61,568 + 1,024 system) 102,400 bytes 1 binds" in shown
+    assert "shared memory 62,592 (61,568 + 1,024 system) 102,400 bytes 1 binds" in shown
     assert "registers 21,504 (4 warps x 5,376) 65,536 (4 x 16,384) 3" in shown
     assert "warps 4 48 12" in shown
     assert "CTAs 1 24 24" in shown
-    assert "now 1 4 8.3 % 61,568 (room for 39,808) 168 (room for 87) 4 (room for 8)" in shown
-    assert "2 8 16.7 % at most 50,176 (11,392 less) as now as now" in shown
-    assert "4 16 33.3 % at most 24,576 (36,992 less) at most 128 (40 less) at most 3 (1 less)" in shown
+    assert "now 1 4 8.3 % 61,568 (+39,808) 168 (+87) 4 (+8)" in shown
+    assert "2 8 16.7 % <= 50,176 (-11,392) as now as now" in shown
+    assert "4 16 33.3 % <= 24,576 (-36,992) <= 128 (-40) <= 3 (-1)" in shown
 
 
 def test_defaults_to_the_rtx_pro_6000_and_says_so() -> None:
@@ -66,7 +66,7 @@ def test_a_refused_launch_says_why_and_what_would_do() -> None:
     shown = lines_of(text)
     assert "cannot launch: 104,704 bytes of shared memory per CTA are 3,328 over the cap of 101,376 (CC 12.0)" in shown
     assert "unknown: the number of registers is not known, so neither is the limit they set" in shown
-    assert "1 4 8.3 % at most 101,376 (3,328 less) as now" in shown
+    assert "1 4 8.3 % <= 101,376 (-3,328) as now" in shown
 
 
 def test_compute_capability_alone() -> None:
@@ -86,10 +86,11 @@ def test_sweep_charts_ranges_and_marks_now() -> None:
     assert len([line for line in lines_of(text) if "█" in line or "cannot launch" in line]) == 32
 
 
-def test_full_width_when_no_terminal() -> None:
-    _, text, _ = run("--gpu", "5090", *CASE)
-    widest = max(len(line) for line in text.splitlines())
-    assert widest > 80 and "…" not in text
+def test_full_width_when_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, wide, _ = run("--gpu", "5090", *CASE)
+    monkeypatch.setenv("COLUMNS", "40")
+    _, narrow, _ = run("--gpu", "5090", *CASE)
+    assert wide == narrow and "…" not in wide and max(map(len, wide.splitlines())) > 80
 
 
 def test_json_stands_alone_and_is_complete() -> None:

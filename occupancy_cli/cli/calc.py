@@ -275,7 +275,7 @@ def _print_limits(console: Console, gpu: GpuProfile, found: Occupancy) -> None:
     rounded = f", in steps of {limits.shared_alloc_granularity_bytes}"
     exact = found.shared_bytes + found.static_shared_bytes + limits.shared_reserved_per_cta_bytes
     detail = " + ".join(parts) + ("" if exact == found.shared_allocated_bytes else rounded)
-    rows["shared"] = (f"{found.shared_allocated_bytes:,} bytes ({detail})", f"{found.carveout_bytes:,} bytes")
+    rows["shared"] = (f"{found.shared_allocated_bytes:,} ({detail})", f"{found.carveout_bytes:,} bytes")
     if found.registers_allocated_per_cta is None:
         taken = "not known"
     else:
@@ -301,9 +301,9 @@ def _print_cliffs(console: Console, found: Occupancy, cliffs: tuple[NextCta, ...
     resources = [change.resource for change in cliffs[0]]
     titles = {
         "shared": "Shared bytes/CTA",
-        "registers": "Registers/thread",
+        "registers": "Regs/thread",
         "warps": "Warps/CTA",
-        "tmem": "Tensor memory columns/CTA",
+        "tmem": "TMEM columns/CTA",
         "barriers": "Barriers/CTA",
     }
     table = make_table(
@@ -329,20 +329,22 @@ def _print_cliffs(console: Console, found: Occupancy, cliffs: tuple[NextCta, ...
     console.print(table)
     if not shown:
         console.print(f"{found.ctas_per_sm} CTAs is what an SM holds at most.")
-    elif any(len(level.binding) > 1 for level in shown):
-        console.print("A level is reached when every column of its row holds; fewer warps also make up for registers.")
+        return
+    room = "now: (+) what may be added before a CTA is lost; " if found.launchable else ""
+    together = ", and fewer warps also make up for registers" if any(len(level.binding) > 1 for level in shown) else ""
+    console.print(f"{room}below: at most so much, (-) less than now; a level takes its whole row{together}.")
 
 
 def _room(slack: Slack) -> str:
     """What a resource may grow by before a CTA is lost."""
-    return f"{slack.current:,} (room for {slack.more:,})" if slack.more else f"{slack.current:,} (no room)"
+    return f"{slack.current:,} (+{slack.more:,})"
 
 
 def _cost(change: Change) -> str:
     if change.at_most is None:
-        return "none is enough"
+        return "never"
     if change.less:
-        return f"at most {change.at_most:,} ({change.less:,} less)"
+        return f"<= {change.at_most:,} (-{change.less:,})"
     return "as now"
 
 
@@ -352,7 +354,7 @@ def _print_sweep(console: Console, found: Occupancy, sweep: Sweep, plateaus: tup
         Sweep.shared: found.shared_bytes,
         Sweep.warps: found.warps_per_cta,
     }[sweep]
-    titles = {Sweep.regs: "Registers/thread", Sweep.shared: "Shared bytes/CTA", Sweep.warps: "Warps/CTA"}
+    titles = {Sweep.regs: "Regs/thread", Sweep.shared: "Shared bytes/CTA", Sweep.warps: "Warps/CTA"}
     block = "█" if (console.encoding or "").lower().startswith("utf") else "#"
     table = make_table(titles[sweep], "CTAs/SM", "Warps/SM", "Occupancy", "", "", right=(0, 1, 2, 3))
     for plateau in plateaus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,10 +28,16 @@ def make_table(*headers: str, title: str = "", right: tuple[int, ...] = ()) -> T
     from rich.text import Text
 
     table = Table(
-        box=SIMPLE_HEAD, title=Text(title, style="bold") if title else None, title_justify="left", pad_edge=False
+        box=SIMPLE_HEAD,
+        title=Text(title, style="bold") if title else None,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for index, header in enumerate(headers):
-        table.add_column(Text(header), justify="right" if index in right else "left", overflow="fold")
+        # The first column names the row: the others fold around it.
+        justify: Literal["left", "right"] = "right" if index in right else "left"
+        table.add_column(Text(header), justify=justify, overflow="fold", no_wrap=index == 0)
     return table
 
 

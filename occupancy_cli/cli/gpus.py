@@ -177,7 +177,8 @@ def _show_one(gpu: GpuProfile) -> None:
     if gpu.tensor_formats_absent:
         console.print(f"Without {', '.join(gpu.tensor_formats_absent)} tensor cores")
     sources: dict[str, int] = {}
-    table = make_table("Value", "", "Status", "Sources", "Remarks", right=(1,))
+    remarks: list[str] = []
+    table = make_table("Value", "", "Status", "Sources", right=(1,))
     shown = [(f.name, getattr(gpu, f.name)) for f in fields(gpu) if f.name in gpu.provenance]
     shown += [(f.name, getattr(gpu.limits, f.name)) for f in fields(gpu.limits) if f.name != "compute_capability"]
     for name, value in shown:
@@ -185,10 +186,15 @@ def _show_one(gpu: GpuProfile) -> None:
         if entry is None:
             continue
         numbers = [str(sources.setdefault(s, len(sources) + 1)) for s in entry.sources]
-        table.add_row(name, _plain(value), entry.status, " ".join(numbers), _remarks(entry, sources))
+        table.add_row(name, _plain(value), entry.status + ("?" if entry.disputed else ""), " ".join(numbers))
+        if remark := _remarks(entry, sources):
+            remarks.append(f"{name}: {remark}")
     console.print(table)
+    for remark in remarks:
+        console.print(remark, soft_wrap=True)
+    console.print()
     for note in (*gpu.notes, *gpu.limits.notes):
-        console.print(f"- {note}")
+        console.print(f"- {note}", soft_wrap=True)
     for source, number in sources.items():
         console.print(f"[{number}] {source}", soft_wrap=True)
     if gpu.path:
@@ -209,7 +215,7 @@ def _remarks(entry: Provenance, sources: dict[str, int]) -> str:
     """Note, other published values with their sources' numbers, and why this one was chosen."""
     parts = [entry.note] if entry.note else []
     for other in entry.disputed:
-        numbers = " ".join(str(sources.setdefault(s, len(sources) + 1)) for s in other.sources)
+        numbers = " ".join(f"[{sources.setdefault(s, len(sources) + 1)}]" for s in other.sources)
         told = f"{_plain(other.value)} in {numbers}" if numbers else f"{_plain(other.value)} elsewhere"
         parts.append(f"{told} ({other.note})" if other.note else told)
     if entry.chosen_because:
