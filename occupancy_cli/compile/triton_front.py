@@ -378,6 +378,7 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
     """
     _, jit = layers(kernel)
     allocation = Allocation(stop_above)
+    jit.device_caches.clear()  # a binary compiled before would come back without passing by
     try:
         with watching_allocation(allocation):
             compiled = jit.warmup(grid=(1,), **values)

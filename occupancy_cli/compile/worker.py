@@ -341,6 +341,8 @@ def main() -> None:
     # Triton's own cache must neither answer for a compile nor keep what is compiled here.
     private = tempfile.mkdtemp(prefix="occupancy-triton-")
     os.environ["TRITON_CACHE_DIR"] = private
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"
+    _set_here.add("TRITON_ALWAYS_COMPILE")
     if "TRITON_DEFAULT_FP_FUSION" not in os.environ:
         # What Triton 3.4 to 3.9 do when it is unset; set, so that 3.9 does not warn that 3.10 will change it.
         os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"

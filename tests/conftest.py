@@ -1,0 +1,50 @@
+"""What all tests share: a result cache of their own, and a kernel folder to write into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache, nor the knobs of the user's environment."""
+    monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "result-cache"))
+    for name in ("SGLANG_SM120_MMA_BLOCK_H", "SGLANG_SM120_MMA_TARGET_CTAS", "OCCUPANCY_HW_PROFILES"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Path:
+    """A small Triton kernel with an autotuner and a heuristic, in a file of its own."""
+    path = tmp_path / "small.py"
+    path.write_text(SMALL_KERNEL)
+    return path
+
+
+SMALL_KERNEL = '''
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": b}, num_warps=w) for b in (64, 128) for w in (2, 4)],
+    key=["n"],
+)
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def scale(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        x = tl.load(x_ptr + at)
+    else:
+        x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    tl.store(y_ptr + at, x * factor, mask=at < n)
+
+
+@triton.jit
+def plain(x_ptr, n, BLOCK: tl.constexpr = 32):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+'''

@@ -1,0 +1,101 @@
+"""The result cache: what it keeps, when it does not answer, and what damage does to it (nothing)."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from occupancy_cli.compile.cache import ResultCache
+
+
+def put(cache: ResultCache, key: str, value: int, file: Path) -> None:
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    cache.put(key, {"value": value}, files={str(file): digest}, env={"SOME_VARIABLE": None}, triton="3.9.0")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.py"
+    path.write_text("one")
+    return path
+
+
+def test_a_record_answers_while_its_files_and_variables_hold(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(ResultCache(tmp_path / "c"), "k", 1, source)
+    assert ResultCache(tmp_path / "c").get("k") == {"value": 1}
+    assert ResultCache(tmp_path / "c").get("other") is None
+    monkeypatch.setenv("SOME_VARIABLE", "set")
+    assert ResultCache(tmp_path / "c").get("k") is None
+    monkeypatch.delenv("SOME_VARIABLE")
+    source.write_text("two")
+    assert ResultCache(tmp_path / "c").get("k") is None
+    put(ResultCache(tmp_path / "c"), "k", 2, source)
+    source.write_text("one")
+    assert ResultCache(tmp_path / "c").get("k") == {"value": 1}  # both versions are kept
+
+
+def test_a_changed_payload_is_not_trusted(tmp_path: Path, source: Path) -> None:
+    cache = ResultCache(tmp_path / "c")
+    put(cache, "k", 1, source)
+    cache.close()
+    with sqlite3.connect(cache.path) as raw:
+        raw.execute("UPDATE results SET payload = ?", ('{"value": 99}',))
+    again = ResultCache(tmp_path / "c")
+    assert again.get("k") is None
+    assert again.info().records == 0  # and it is gone
+
+
+@pytest.mark.parametrize("damage", [b"not a database at all" * 100, b"", b"SQLite format 3\x00" + b"\xff" * 4000])
+def test_a_damaged_file_is_set_aside(tmp_path: Path, source: Path, damage: bytes) -> None:
+    first = ResultCache(tmp_path / "c")
+    put(first, "k", 1, source)
+    first.close()
+    first.path.write_bytes(damage)
+    broken = ResultCache(tmp_path / "c")
+    assert broken.get("k") is None
+    put(broken, "k", 1, source)
+    after = ResultCache(tmp_path / "c")
+    put(after, "k", 1, source)
+    assert after.get("k") == {"value": 1}
+
+
+def test_a_folder_that_cannot_be_made_only_turns_the_cache_off(tmp_path: Path, source: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cache = ResultCache(tmp_path / "file" / "cache")
+    put(cache, "k", 1, source)
+    assert cache.get("k") is None
+    assert "file/cache" in cache.trouble
+
+
+def test_clear_forgets_everything(tmp_path: Path, source: Path) -> None:
+    cache = ResultCache(tmp_path / "c")
+    put(cache, "a", 1, source)
+    put(cache, "b", 2, source)
+    assert cache.clear() == 2
+    assert cache.get("a") is None
+    assert ResultCache(tmp_path / "c").info().records == 0
+
+
+def _write_many(folder: Path, source: Path, start: int) -> None:
+    cache = ResultCache(folder)
+    for i in range(start, start + 60):
+        put(cache, str(i), i, source)
+    assert not cache.trouble, cache.trouble
+
+
+def test_parallel_writers_lose_nothing(tmp_path: Path, source: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_many, args=(tmp_path / "c", source, 60 * i)) for i in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert [w.exitcode for w in writers] == [0, 0, 0]
+    cache = ResultCache(tmp_path / "c")
+    assert [cache.get(str(i)) for i in range(180)] == [{"value": i} for i in range(180)]

@@ -1,0 +1,332 @@
+"""Compiles: equal to Triton's own, early figures equal to late ones, and each way a compile can fail costs itself only.
+
+All of this depends on the Triton version, so these tests run on every supported one (`make compile-tests`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from occupancy_cli.analysis.analyze import compile_points
+from occupancy_cli.analysis.plan import DEFAULT_OPTIONS, Kernel, points, prepare, target_of
+from occupancy_cli.compile.cache import ResultCache
+from occupancy_cli.compile.client import Limits
+from occupancy_cli.compile.request import (
+    ArgumentValue,
+    CompileRequest,
+    KernelSource,
+    Target,
+    integer_class,
+    specialization_class,
+)
+from occupancy_cli.compile.service import CompileService, triton_version
+from occupancy_cli.errors import CompileError, InputError
+from occupancy_cli.intake.kernel_input import read_kernel_input
+from occupancy_cli.intake.settings import parse_settings
+from occupancy_cli.model.profiles import load_gpu
+
+pytestmark = pytest.mark.compiles
+
+SM120 = Target(120, 101_376, 188, 65_536)
+QUICK = Limits(60.0, 8 << 30)
+
+
+def request(
+    path: Path, *, n: int = 4096, stop_above: int | None = None, block: int = 64, **options: int
+) -> CompileRequest:
+    return CompileRequest(
+        KernelSource("plain", str(path)),
+        SM120,
+        (ArgumentValue("x_ptr", "*fp32"), ArgumentValue("n", "i32", n)),
+        (("BLOCK", block),),
+        tuple(sorted(options.items())),
+        stop_above,
+    )
+
+
+def shipped(service: CompileService, *sets: str) -> tuple[Kernel, object]:
+    gpu = load_gpu("rtx-pro-6000")
+    return prepare(read_kernel_input(None), gpu, service.describe, parse_settings(sets), {}), gpu
+
+
+def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
+    """Resources of each request by Triton alone, in a process of its own: a driver, a warmup, no watching.
+
+    Registers and local memory are read by NVIDIA's cuobjdump where this Triton has it, by nobody else's code.
+    """
+    script = textwrap.dedent(
+        """
+        import json, re, subprocess, sys, tempfile, os
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+        from pathlib import Path
+        from occupancy_cli.compile import triton_front, worker
+        from occupancy_cli.compile.request import CompileRequest
+        tool = Path(triton_front.LOCATION) / "backends/nvidia/bin/cuobjdump"
+        for message in json.load(sys.stdin):
+            request = CompileRequest.from_message(message)
+            kernel = worker._kernel(message["source"])
+            values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
+            values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
+            triton_front.install_driver(**message["target"])
+            _, jit = triton_front.layers(kernel)
+            compiled = jit.warmup(grid=(1,), **values)
+            found = {"shared_bytes": compiled.metadata.shared, "num_warps": compiled.metadata.num_warps}
+            with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+                file.write(compiled.asm["cubin"]); file.flush()
+                said = subprocess.run([str(tool), "-res-usage", file.name], capture_output=True, text=True).stdout
+            found["registers_per_thread"] = int(re.search(r"REG:(\\d+)", said)[1])
+            found["spill_bytes"] = int(re.search(r"STACK:(\\d+)", said)[1])
+            print(json.dumps(found))
+        """
+    )
+    messages = json.dumps([r.to_message() for r in requests])
+    done = subprocess.run([sys.executable, "-c", script], input=messages, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_shipped_config_equals_triton_alone_and_its_own_early_figure() -> None:
+    with CompileService(limits=QUICK) as service:
+        kernel, gpu = shipped(service, "BLOCK_H=16,32", "nsplit=2,32")
+        chosen = points(kernel, gpu, None)
+        analyzed = compile_points(kernel, gpu, service, chosen)
+        requests = [p.main.request for p in chosen]
+        early = service.compile_all([dataclasses.replace(r, stop_above=-1) for r in requests])
+    for each, expected, first in zip(analyzed, plain_triton(requests), early, strict=True):
+        resources = each.outcomes[0].resources
+        assert resources is not None and first.resources is not None
+        assert {name: getattr(resources, name) for name in expected} == expected
+        assert first.resources.shared_bytes == expected["shared_bytes"]
+        assert first.resources.registers_per_thread is None  # it did end early
+        assert resources.threads_per_cta == 32 * expected["num_warps"]
+
+
+def test_some_shipped_config_is_over_the_cap_and_some_fits() -> None:
+    with CompileService(limits=QUICK) as service:
+        kernel, gpu = shipped(service, "BLOCK_H=32")
+        outcomes = [a.outcomes[0] for a in compile_points(kernel, gpu, service, points(kernel, gpu, -1))]
+    sizes = [o.resources.shared_bytes for o in outcomes if o.resources]
+    assert min(sizes) <= 101_376 < max(sizes)
+
+
+def test_a_config_over_the_cap_is_not_taken_to_ptxas(kernel_file: Path) -> None:
+    with CompileService(limits=QUICK) as service:
+        kernel, gpu = shipped(service, "BLOCK_H=32", "BLOCK_T=64")
+        stopped, *_ = compile_points(kernel, gpu, service, points(kernel, gpu, 101_376))
+        whole, *_ = compile_points(kernel, gpu, service, points(kernel, gpu, None))
+    assert stopped.outcomes[0].resources.registers_per_thread is None
+    assert whole.outcomes[0].resources.registers_per_thread > 0
+    assert stopped.outcomes[0].resources.shared_bytes == whole.outcomes[0].resources.shared_bytes > 101_376
+
+
+def test_default_options_are_tritons() -> None:
+    code = (
+        "from triton.backends.nvidia.compiler import CUDAOptions as O; import json;"
+        "print(json.dumps({n: O.__dataclass_fields__[n].default for n in ('num_warps','num_stages','num_ctas')}))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == dict(DEFAULT_OPTIONS)
+
+
+def test_no_internal_of_triton_has_moved() -> None:
+    from occupancy_cli.compile.service import perform
+
+    answer = perform({"action": "health", "arch": 120}, QUICK)
+    assert answer["missing_internals"] == []
+    assert answer["supported"] is True
+    assert answer["triton"] == triton_version()
+
+
+def test_values_of_one_class_specialize_alike_in_this_triton(kernel_file: Path) -> None:
+    """The class in a request's key is finer than Triton's own: asked of Triton itself, value by value."""
+    values = [0, 1, 2, 3, 15, 16, 17, 32, 48, 64, 100, 1024, 4100, 2**31 - 1, 2**31, 2**31 + 16, 2**40, 2**40 + 1, -1]
+    values += [-16, -17, 2**62, 2**63 - 1, -(2**31), -(2**31) - 1, -(2**40)]
+    script = textwrap.dedent(
+        f"""
+        import sys
+        sys.path.insert(0, {str(kernel_file.parent)!r})
+        from occupancy_cli.compile import triton_front as front
+        import small
+        front.install_driver(120, 101376, 188, 65536)
+        for value in {values}:
+            print(front.specialization_key(small.plain, dict(x_ptr=front.TensorStandIn("fp32", 16), n=value, BLOCK=32)))
+        """
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    by_class: dict[str, set[str]] = {}
+    for value, key in zip(values, said.splitlines(), strict=True):
+        by_class.setdefault(integer_class(value), set()).add(key)
+    assert {c: len(keys) for c, keys in by_class.items()} == dict.fromkeys(by_class, 1)
+    assert len(by_class) > 6
+
+
+@pytest.mark.parametrize(("align", "expected"), [(16, "align16"), (64, "align16"), (8, "align8"), (4, "align4")])
+def test_alignment_counts_up_to_16(align: int, expected: str) -> None:
+    assert specialization_class(ArgumentValue("p", "*bf16", align=align)) == expected
+
+
+def test_alignment_and_divisibility_change_what_is_compiled(kernel_file: Path) -> None:
+    with CompileService(limits=QUICK) as service:
+        aligned, odd = service.compile_all([request(kernel_file, n=4096), request(kernel_file, n=4100)])
+    assert aligned.ok and odd.ok
+    assert service.compiled == 2
+
+
+# --- failures cost only themselves ---
+
+
+def broken(tmp_path: Path, body: str, name: str = "bad.py") -> Path:
+    path = tmp_path / name
+    start = "import triton, os, sys, time\nimport triton.language as tl\n"
+    path.write_text(start + textwrap.dedent(body))
+    return path
+
+
+KERNEL = """
+@triton.jit
+def plain(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "says"),
+    [
+        ("sys.exit(3)", "import", "SystemExit: 3"),
+        ("os._exit(7)", "crash", "ended by itself with exit code 7"),
+        ("os.abort()", "crash", "ended by SIGABRT"),
+        ("import ctypes; ctypes.string_at(0)", "crash", "ended by SIGSEGV"),
+        ("raise RuntimeError('no device')", "import", "RuntimeError: no device"),
+        ("import nothing_of_that_name", "import", "nothing_of_that_name"),
+        ("time.sleep(60)", "timeout", "not done after 4 s"),
+        ("while True: pass", "timeout", "not done after 4 s"),
+        ("def (", "import", "SyntaxError"),
+    ],
+)
+def test_a_kernel_file_that_misbehaves_costs_only_its_own_result(
+    tmp_path: Path, kernel_file: Path, before: str, kind: str, says: str
+) -> None:
+    bad = broken(tmp_path, before + KERNEL)
+    with CompileService(limits=Limits(4.0 if kind == "timeout" else 60.0, 8 << 30), jobs=1) as service:
+        wrong, right = service.compile_all([request(bad), request(kernel_file)])
+        again = service.compile_all([request(kernel_file, block=128)])[0]
+    assert (wrong.kind, right.ok, again.ok) == (kind, True, True)
+    assert says in wrong.message
+
+
+def test_what_a_kernel_file_prints_and_starts_stays_with_it(tmp_path: Path) -> None:
+    body = """
+    print("from python"); sys.stdout.flush()
+    os.write(1, b"from below\\n")
+    import subprocess
+    subprocess.Popen(["sleep", "300"])
+    open(os.environ["CHILD_FILE"], "w").write(str(os.getpgid(0)))
+    """
+    os.environ["CHILD_FILE"] = str(tmp_path / "group")
+    try:
+        with CompileService(limits=QUICK, jobs=1) as service:
+            outcome = service.compile_all([request(broken(tmp_path, textwrap.dedent(body) + KERNEL))])[0]
+    finally:
+        del os.environ["CHILD_FILE"]
+    assert outcome.ok
+    assert "from python" in outcome.output and "from below" in outcome.output
+    group = int((tmp_path / "group").read_text())
+    time.sleep(0.2)
+    alive = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False).stdout.split()
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in alive]
+    assert [s for s in states if s != "Z"] == []
+
+
+def test_a_compile_error_says_what_triton_said(tmp_path: Path) -> None:
+    bad = broken(tmp_path, KERNEL.replace("tl.arange(0, BLOCK)", "tl.arange(0, BLOCK + 1)"))
+    with CompileService(limits=QUICK) as service:
+        outcome = service.compile_all([request(bad)])[0]
+    assert outcome.kind == "compile"
+    assert "power of 2" in outcome.message
+
+
+def test_memory_is_limited(tmp_path: Path) -> None:
+    bad = broken(tmp_path, "hoard = bytearray(3 << 30)" + KERNEL)
+    with CompileService(limits=Limits(60.0, 2 << 30), jobs=1) as service:
+        outcome = service.compile_all([request(bad)])[0]
+    assert outcome.kind == "over_memory"
+
+
+def test_an_unknown_kernel_names_the_nearest(kernel_file: Path) -> None:
+    with CompileService(limits=QUICK) as service, pytest.raises(InputError) as caught:
+        service.describe(KernelSource("scail", str(kernel_file)), SM120)
+    assert "unknown kernel 'scail'" in str(caught.value)
+    assert "Did you mean scale?" in str(caught.value)
+
+
+def test_a_kernel_file_that_does_not_load_is_one_error(tmp_path: Path) -> None:
+    bad = broken(tmp_path, "print('hello'); raise ValueError('as it is')" + KERNEL)
+    with CompileService(limits=QUICK) as service, pytest.raises(CompileError) as caught:
+        service.describe(KernelSource("plain", str(bad)), SM120)
+    assert "ValueError: as it is" in str(caught.value)
+
+
+def test_describe_lists_params_configs_and_heuristics(kernel_file: Path) -> None:
+    with CompileService(limits=QUICK) as service:
+        found = service.describe(KernelSource("scale", str(kernel_file)), SM120)
+    assert found.arguments == ("x_ptr", "y_ptr", "n", "factor")
+    assert found.constexprs == ("BLOCK", "EVEN")
+    assert found.heuristics == ("EVEN",)
+    assert [c["BLOCK"] for c in found.autotune["configs"]] == [64, 64, 128, 128]
+    assert found.autotune["key"] == ["n"]
+
+
+# --- the cache, with real compiles ---
+
+
+def test_a_warm_run_needs_neither_triton_nor_the_kernel_file_loaded(kernel_file: Path, tmp_path: Path) -> None:
+    cache = ResultCache(tmp_path / "cache")
+    with CompileService(limits=QUICK, cache=cache) as service:
+        cold = service.compile_all([request(kernel_file)])[0]
+        assert service.compiled == 1
+    with CompileService(limits=QUICK, cache=ResultCache(tmp_path / "cache")) as service:
+        warm = service.compile_all([request(kernel_file)])[0]
+        assert service.compiled == 0
+    assert warm.cached and warm.resources == cold.resources
+    assert "triton" not in sys.modules
+
+
+def test_an_edit_of_the_kernel_or_of_what_it_imports_misses(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("SIZE = 64\n")
+    bad = broken(tmp_path, "from helper import SIZE\nMODE = os.environ.get('KERNEL_MODE', 'a')\n" + KERNEL)
+
+    def compiled() -> int:
+        with CompileService(limits=QUICK, cache=ResultCache(tmp_path / "cache")) as service:
+            assert service.compile_all([request(bad)])[0].ok
+            return service.compiled
+
+    assert [compiled(), compiled()] == [1, 0]
+    (tmp_path / "helper.py").write_text("SIZE = 128\n")
+    assert [compiled(), compiled()] == [1, 0]
+    os.environ["KERNEL_MODE"] = "b"
+    try:
+        assert [compiled(), compiled()] == [1, 0]
+    finally:
+        del os.environ["KERNEL_MODE"]
+    assert compiled() == 0  # the record made under the first environment still holds
+    (tmp_path / "helper.py").write_text("SIZE = 64\n")
+    assert compiled() == 0  # and the one of the first content
+
+
+def test_the_target_decides_the_binary(kernel_file: Path) -> None:
+    """JITFunction keeps its backend per device index: two targets in one worker must not share one."""
+    h200 = dataclasses.replace(request(kernel_file), target=target_of(load_gpu("h200")))
+    with CompileService(limits=QUICK, jobs=1) as service:
+        first, second, third = service.compile_all([request(kernel_file), h200, request(kernel_file, block=128)])
+    assert first.ok and second.ok and third.ok
+    assert service.compiled == 3
