@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.model.pipeline import KernelTiming
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class LoopMix:
     Counts are of warp instructions and may be fractions where a path is predicated or a loop was unrolled.
     `shared_wavefronts` and `global_sectors` are None where widths and address patterns were not resolved.
     `spill_loads`/`spill_stores` are local-memory instructions in the loop, already counted in `lsu`. `by_pipe` pairs a
-    pipe ("fma", "alu", "fp16", "xu", "lsu", "tensor", "uniform", "control", "other") with its instructions;
+    pipe ("fma", "alu", "xu", "lsu", "tensor", "uniform", "control") with its instructions;
     `tensor_by_shape` pairs a tensor instruction (such as "HMMA.16816.F32.BF16") with its count.
     """
 
@@ -58,6 +59,7 @@ class CtaWork:
     `dependent_loads` is the length of the longest chain of global loads whose addresses come from one another in one
     iteration (2 for an index followed by a gather). `unique_bytes_per_iteration` is what reaches DRAM when CTAs share
     some of their bytes through the L2; it defaults to `bytes_per_iteration`.
+    `timing` is the simulation of the kernel's SASS (`pipeline`), for one GPU.
     """
 
     prologue_bytes: float | None = None
@@ -70,6 +72,7 @@ class CtaWork:
     pipeline_depth: float | None = None
     dependent_loads: float | None = None
     unique_bytes_per_iteration: float | None = None
+    timing: KernelTiming | None = None
 
 
 @dataclass(frozen=True)
