@@ -13,9 +13,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
-import importlib.machinery
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,8 +42,15 @@ _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", ".git", ".venv", ".
 _RELEVANT = re.compile(rb"env|jit|autotune|num_warps|num_stages")
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}$")
 _SPLIT_NAME = re.compile(
-    r"(?:^|_)(?:n_?splits?|num_(?:\w+_)?splits?|splits|split_?k|split_count|per_split|target_ctas)(?:_heuristic)?$",
+    r"^(?!grid|is_|has_|use_|force_|without_)(?:.*_)?"
+    r"(?:n_?splits?|num_(?:\w+_)?splits?|splits|split_?k|split_count|per_split|target_ctas)(?:_heuristic)?$",
     re.IGNORECASE,
+)
+# Other splits (of data, of text) are common in files that launch nothing; these names are a kernel's.
+_SPLIT_OF_A_LAUNCH = re.compile(r"kv_splits?$|nsplits?$|split_?k$|target_ctas$", re.IGNORECASE)
+# `fwd_split_k` is a launcher, `select_split_k` chooses how many.
+_NAMES_A_KERNEL = re.compile(
+    r"^(?!.*(get|select|choose|compute|decide|pick|calc|find|auto|tune|num|heuristic)).*split_?k$", re.IGNORECASE
 )
 
 
@@ -62,13 +69,15 @@ class Place:
 class EnvironmentRead:
     """One read of an environment variable.
 
-    `how` is the call as a person would search for it. `default` is the default as written (None: no default),
-    `used_as` what is made of the text (`int`, `flag`), empty when it stays text.
+    `how` is the call as a person would search for it. `default` is the default as written (None: no default) and
+    `default_value` what it comes to where reading the source tells; `used_as` is what is made of the text (`int`,
+    `flag`), empty when that is not seen.
     """
 
     place: Place
     how: str
     default: str | None = None
+    default_value: int | float | str | None = None
     used_as: str = ""
 
 
@@ -209,26 +218,26 @@ def locate(target: str, *, search: Iterable[str] | None = None) -> tuple[Path, s
     if path.exists():
         return path, kernel or None
     if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
-        found = _find_module(text, None if search is None else list(search))
+        found = _find_module(text, sys.path if search is None else search)
         if found is not None:
             return found, kernel or None
     raise InputError(f"no such file, folder or package: {text}", hint=_elsewhere(path))
 
 
-def _find_module(dotted: str, search: list[str] | None) -> Path | None:
-    where: list[str] | None = search
-    parts = dotted.split(".")
-    for at, _ in enumerate(parts):
-        name = ".".join(parts[: at + 1])
-        spec = importlib.machinery.PathFinder.find_spec(name, where)
-        if spec is None:
-            return None
-        locations = list(spec.submodule_search_locations or ())
-        if at == len(parts) - 1:
-            if locations:
-                return Path(locations[0])
-            return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
-        where = locations
+def _find_module(dotted: str, search: Iterable[str]) -> Path | None:
+    """The folder of a package or the file of a module, by the files alone (a dotted import would run the parents)."""
+    first, *rest = dotted.split(".")
+    candidates = [Path(folder or ".") for folder in search]
+    for folder in candidates:
+        top = folder / first
+        if top.is_dir() and (rest or next(python_files(top), None) is not None):
+            found = top.joinpath(*rest)
+            if found.is_dir():
+                return found
+            if found.with_name(found.name + ".py").is_file():
+                return found.with_name(found.name + ".py")
+        elif not rest and top.with_name(first + ".py").is_file():
+            return top.with_name(first + ".py")
     return None
 
 
@@ -317,6 +326,10 @@ def _only(found: SourceKnobs, kernel: str) -> SourceKnobs:
     return replace(found, kernels=kernels, launches=launches, environment=tuple(environment), splits=splits)
 
 
+# A default as written, and what it comes to; None where there is none, or it is not known.
+_Default = tuple[str | None, int | float | str | None]
+
+
 @dataclass(frozen=True)
 class _Helper:
     """A function of the source that reads the variable its parameter names."""
@@ -326,7 +339,7 @@ class _Helper:
     parameters: tuple[str, ...]
     name_parameter: str
     default_parameter: str | None
-    default: str | None
+    default: _Default
     used_as: str
 
 
@@ -335,10 +348,18 @@ class _HelperCall:
     """A call that might be one of a helper."""
 
     file: str
-    function: str
     node: ast.Call
+    defaults: Mapping[str | int, _Default]
+    """What each argument would be as a default, by position or keyword."""
     used_as: str
     imported: bool
+
+    def argument(self, helper: _Helper, parameter: str) -> _Default | None:
+        """What the call gives for a parameter of the helper."""
+        if parameter in self.defaults:
+            return self.defaults[parameter]
+        at = helper.parameters.index(parameter) if parameter in helper.parameters else -1
+        return self.defaults.get(at)
 
 
 @dataclass
@@ -350,7 +371,7 @@ class _Found:
     helper_calls: list[_HelperCall] = field(default_factory=list)
     env_classes: dict[str, str] = field(default_factory=dict)
     class_bases: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    fields: list[tuple[str, str, str | None, Place]] = field(default_factory=list)
+    fields: list[tuple[str, str, _Default, Place]] = field(default_factory=list)
     uses: list[tuple[str, str, Place]] = field(default_factory=list)
     kernels: list[KernelKnobs] = field(default_factory=list)
     launches: list[tuple[LaunchSite, bool]] = field(default_factory=list)
@@ -389,7 +410,7 @@ class _Reader:
         try:
             return path.relative_to(self.base).as_posix()
         except ValueError:
-            return str(path)
+            return os.path.relpath(path, self.base)
 
     def _data(self, path: Path) -> bytes | None:
         try:
@@ -477,7 +498,7 @@ class _Reader:
             splits=tuple(
                 s
                 for s in sorted(found.splits, key=lambda s: (s.place.file, s.place.line))
-                if s.place.file in launch_files
+                if not self.root.is_dir() or s.place.file in launch_files or _SPLIT_OF_A_LAUNCH.search(s.name)
             ),
         )
 
@@ -496,11 +517,8 @@ def resolve_import(importer: Path, dotted: str) -> Path | None:
     beside = _module_file(folder, parts)
     if beside is not None:
         return beside
-    while (folder / "__init__.py").is_file() or folder.name == parts[0]:
-        if folder.name == parts[0]:
-            return _module_file(folder.parent, parts)
-        folder = folder.parent
-    return None
+    package = next((f for f in (folder, *folder.parents) if f.name == parts[0]), None)
+    return None if package is None else _module_file(package.parent, parts)
 
 
 def _module_file(folder: Path, parts: list[str]) -> Path | None:
@@ -565,7 +583,7 @@ class _FileReader(ast.NodeVisitor):
         self._function(node)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        if _SPLIT_NAME.search(node.name):
+        if _SPLIT_NAME.search(node.name) and not _NAMES_A_KERNEL.search(node.name):
             for inner in _own_statements(node):
                 if isinstance(inner, ast.Return) and inner.value is not None and not _is_trivial(inner.value):
                     self._split(node.name, inner.value, inner, function=node.name)
@@ -599,8 +617,7 @@ class _FileReader(ast.NodeVisitor):
             if len(arguments) > 1 and _ENV_NAME.match(first):
                 name, arguments = first, arguments[1:]
         default = next((k.value for k in call.keywords if k.arg == "default"), arguments[0] if arguments else None)
-        text = None if default is None else _text(default)
-        self.found.fields.append((_last(call.func), name, text, self.place(target)))
+        self.found.fields.append((_last(call.func), name, self._default(default), self.place(target)))
 
     def _jit_decorator(self, node: ast.FunctionDef) -> ast.expr | None:
         for decorator in node.decorator_list:
@@ -706,7 +723,10 @@ class _FileReader(ast.NodeVisitor):
                 continue
             statements = self.module.binders.get(inner.id, ())
             if statements:
-                found[inner.id] = "; ".join(_text(s) for s in statements)[:MAX_TEXT]
+                values = [
+                    getattr(s, "value", None) if isinstance(s, (ast.Assign, ast.AnnAssign)) else s for s in statements
+                ]
+                found[inner.id] = "; ".join(_text(v) for v in values if v is not None)[:MAX_TEXT]
             elif inner.id in self.module.functions:
                 found[inner.id] = f"def {inner.id}, line {self.module.functions[inner.id][0].lineno}"
             elif inner.id in self.module.imports and inner.id != "triton":
@@ -783,8 +803,18 @@ class _FileReader(ast.NodeVisitor):
                 self.found.env_classes.setdefault(self.classes[-1].name, used_as)
             return
         text, literal = self._env_name(name)
-        default_text = None if default is None else _text(default)
-        self.found.reads.append((text, literal, EnvironmentRead(self.place(node), how, default_text, used_as)))
+        read = EnvironmentRead(self.place(node), how, *self._default(default), used_as=used_as)
+        self.found.reads.append((text, literal, read))
+
+    def _default(self, node: ast.expr | None) -> _Default:
+        """A default as written, and its value when the source tells."""
+        if node is None:
+            return None, None
+        try:
+            value = evaluate(node, self.module)
+        except NotStatic:
+            value = None
+        return _text(node), value if isinstance(value, (int, float, str)) else None
 
     def _env_name(self, node: ast.expr) -> tuple[str, bool]:
         try:
@@ -809,7 +839,7 @@ class _FileReader(ast.NodeVisitor):
                 tuple(p for p in parameters if p not in ("self", "cls")),
                 name,
                 default_parameter,
-                None if written is None else _text(written),
+                self._default(written),
                 used_as or _by_name(function.name),
             )
         )
@@ -834,10 +864,10 @@ class _FileReader(ast.NodeVisitor):
             imported = name in self.module.imports or name in self.module.functions
         else:
             imported = "env" in name.lower()
-        function_name = function.name if function else ""
-        self.found.helper_calls.append(
-            _HelperCall(self.module.file, function_name, node, self._used_as(node)[0], imported)
-        )
+        arguments: list[tuple[str | int, ast.expr]] = [*enumerate(node.args)]
+        arguments += [(k.arg, k.value) for k in node.keywords if k.arg]
+        defaults = {at: self._default(value) for at, value in arguments}
+        self.found.helper_calls.append(_HelperCall(self.module.file, node, defaults, self._used_as(node)[0], imported))
 
     def _used_as(self, node: ast.expr) -> tuple[str, ast.expr | None]:
         """What the parents make of the value just visited, and a default written as `... or default`."""
@@ -861,9 +891,20 @@ class _FileReader(ast.NodeVisitor):
                 fallback = fallback or parent.values[-1]
             elif isinstance(parent, (ast.If, ast.UnaryOp, ast.BoolOp)):
                 return "flag", fallback
+            elif isinstance(parent, ast.Assign) and self.functions and isinstance(parent.targets[0], ast.Name):
+                return self._later_use(parent.targets[0].id), fallback
             elif not isinstance(parent, ast.Attribute):
                 return "", fallback
         return "", fallback
+
+    def _later_use(self, name: str) -> str:
+        """`int` when the innermost function makes an integer of `name`, and so on."""
+        for inner in _own_statements(self.functions[-1]):
+            if not isinstance(inner, ast.Call) or _last(inner.func) not in ("int", "float", "bool", "strtobool"):
+                continue
+            if any(isinstance(a, ast.Name) and a.id == name for a in inner.args):
+                return _last(inner.func)
+        return ""
 
     # --- launches and splits ---
 
@@ -947,11 +988,20 @@ class _FileReader(ast.NodeVisitor):
                     grid=_text(grid),
                     options=options,
                     constexprs=constexprs,
-                    definitions={n: tuple(definitions[n]) for n in sorted(used) if n in definitions},
+                    definitions={n: tuple(d) for n in sorted(used) if (d := definitions.get(n) or self._constant(n))},
                 ),
                 certain,
             )
         )
+
+    def _constant(self, name: str) -> list[Definition]:
+        """What the module assigns to a name."""
+        statements = self.module.binders.get(name, ())
+        return [
+            Definition(s.lineno, _text(s.value))
+            for s in statements
+            if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value is not None
+        ]
 
     def _assigned_before(self, node: ast.Call) -> dict[str, list[Definition]]:
         """What the enclosing functions assign to each name above the launch, innermost function first."""
@@ -1089,6 +1139,11 @@ def _environment(found: _Found, kernel_files: set[str]) -> tuple[EnvironmentVari
     return tuple(sorted(variables, key=lambda v: (not v.beside_kernels, not v.literal, v.name)))
 
 
+_WRITES = re.compile(
+    r"^_?(set|del|put|unset|override|patch|with|mock|export|update|add)|setenv|environ$", re.IGNORECASE
+)
+
+
 def _helper_reads(found: _Found) -> Iterator[tuple[str, EnvironmentRead]]:
     by_name: dict[str, list[_Helper]] = {}
     for known in found.helpers:
@@ -1099,16 +1154,17 @@ def _helper_reads(found: _Found) -> Iterator[tuple[str, EnvironmentRead]]:
         elsewhere = helpers[0] if helpers and call.imported else None
         helper: _Helper | None = next((h for h in helpers if h.file == call.file), elsewhere)
         if helper is None:
+            # Not at hand, but named as one that reads the environment: the usual order is name, then default.
+            if not re.search(r"env", name, re.IGNORECASE) or _WRITES.search(name):
+                continue
+            helper = _Helper(call.file, name, ("name", "default"), "name", "default", (None, None), _by_name(name))
+        variable = call.argument(helper, helper.name_parameter)
+        if variable is None or not isinstance(variable[1], str) or not _ENV_NAME.match(variable[1]):
             continue
-        given = dict(zip(helper.parameters, call.node.args, strict=False))
-        given |= {k.arg: k.value for k in call.node.keywords if k.arg}
-        variable = given.get(helper.name_parameter)
-        if not isinstance(variable, ast.Constant) or not isinstance(variable.value, str):
-            continue
-        written = given.get(helper.default_parameter) if helper.default_parameter else None
-        default = helper.default if written is None else _text(written)
+        given = call.argument(helper, helper.default_parameter) if helper.default_parameter else None
         place = Place(call.file, call.node.lineno)
-        yield variable.value, EnvironmentRead(place, f"{name}()", default, helper.used_as or call.used_as)
+        read = EnvironmentRead(place, f"{name}()", *(given or helper.default), used_as=helper.used_as or call.used_as)
+        yield variable[1], read
 
 
 def _field_reads(found: _Found) -> Iterator[tuple[str, EnvironmentRead]]:
@@ -1120,4 +1176,4 @@ def _field_reads(found: _Found) -> Iterator[tuple[str, EnvironmentRead]]:
         reading |= more
     for cls, name, default, place in found.fields:
         if cls in reading:
-            yield name, EnvironmentRead(place, f"{cls}()", default, _by_name(cls))
+            yield name, EnvironmentRead(place, f"{cls}()", *default, used_as=_by_name(cls))
