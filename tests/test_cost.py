@@ -1,10 +1,12 @@
 """Time of a launch: terms by hand, what binds, and what is said when something is unknown."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
 
-from occupancy_cli.model.cost import LAUNCH_US, estimate
+from occupancy_cli.model.cost import LAUNCH_US, Calibration, Factors, KernelLaunch, MeasuredPoint, estimate, fit
+from occupancy_cli.model.pipeline import KernelTiming
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork, LaunchShape
 
@@ -19,6 +21,7 @@ class Gpu:
     fp16_dense_tflops: float | None = 100.0
     fp8_dense_tflops: float | None = 200.0
     dram_latency_cycles: float | None = 500.0
+    l2_bytes: int | None = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,83 @@ RESOURCES = KernelResources(shared_bytes=0, num_warps=4, threads_per_cta=128)
 def test_a_launch_bound_by_bandwidth_takes_its_bytes_at_the_bandwidth():
     work = CtaWork(0.0, 1e6, 0.0, (), dependent_loads=1, pipeline_depth=1)
     result = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10))
-    # 100 CTAs x 10 x 1 MB = 1 GB at 1000 GB/s is 1000 us; each iteration also waits 0.5 us, CTAs start in 0.5 us.
-    assert result.terms["dram_floor_us"] == pytest.approx(1000.0)
-    assert result.time_us == pytest.approx(LAUNCH_US + 0.5 + 10 * (100 + 0.5))
+    # 100 CTAs x 10 x 1 MB = 1 GB at 93 % of 1000 GB/s. The schedule: CTAs start in 0.5 us and 0.21 us between CTAs,
+    # each iteration waits 0.5 us and takes 1 MB at the SM's 1e4 bytes a us.
+    assert result.terms["memory_floor_us"] == pytest.approx(1000 / 0.93)
+    assert result.terms["schedule_us"] == pytest.approx(0.71 + 10 * (100 + 0.5))
+    assert result.time_us == pytest.approx(LAUNCH_US + 1000 / 0.93)
+    assert result.binding == "memory bandwidth"
+
+
+def test_data_that_fits_the_l2_does_not_meet_the_memory_bandwidth():
+    work = CtaWork(0.0, 400.0, 0.0, (), dependent_loads=1, pipeline_depth=1)
+    warm = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10))
+    # 100 x 10 x 400 B = 0.4 MB: below half of the L2's 1 MB.
+    assert warm.terms["memory_floor_us"] == 0.0 and warm.terms["dram_answers_percent"] == 0.0
+    cold = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10), cold=True)
+    assert cold.terms["dram_answers_percent"] == 100.0
+    # 0.75 MB lies in the middle between half of the L2 and all of it.
+    half = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 18.75))
+    assert half.terms["dram_answers_percent"] == pytest.approx(50.0)
+
+
+TIMING = KernelTiming(
+    residents=(1, 2),
+    near_latency_cycles=300.0,
+    far_latency_cycles=700.0,
+    start_near=(1000.0, 1500.0),
+    start_far=(1400.0, 1900.0),
+    iteration_near=(2000.0, 3000.0),
+    iteration_far=(2800.0, 3800.0),
+    unit_cycles=(("issue", 800.0), ("shared memory and L1", 1400.0)),
+)
+
+
+def test_a_simulated_kernel_takes_its_cycles_by_residents_and_memory():
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+    alone = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((100,), 10))
+    # One CTA an SM: 1 us + 0.21 us, ten iterations of 2 us.
+    assert alone.time_us == pytest.approx(LAUNCH_US + 1.21 + 20)
+    full = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((200,), 10))
+    assert full.time_us == pytest.approx(LAUNCH_US + 1.71 + 30)
+    # 2 x 1400 of 3000 cycles: shared memory and L1 are busy 93 % of the time.
+    assert full.binding == "shared memory and L1"
+    cold = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((200,), 10), cold=True)
+    assert cold.time_us == pytest.approx(LAUNCH_US + 2.11 + 38)
+    assert cold.binding == "latency"  # 2800 of 3800 cycles: 74 %
+
+
+def test_factors_scale_their_terms():
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+    factors = Factors(start=2.0, iteration=1.5, sharing=0.5)
+    result = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((200,), 10), factors)
+    # start 2 x (1.21 + 0.5 x 0.5), iteration 1.5 x (2 + 0.5 x 1)
+    assert result.time_us == pytest.approx(LAUNCH_US + 2 * 1.46 + 10 * 3.75)
+
+
+def test_a_calibration_recovers_factors_and_says_what_the_points_leave_open():
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+
+    def launch(ctas, iterations):
+        return KernelLaunch("k", RESOURCES, Held(2), work, LaunchShape.uniform((ctas,), iterations))
+
+    true = Factors(start=1.4, iteration=0.8, sharing=1.3)
+    shapes = [(100, 1), (100, 20), (200, 1), (200, 20), (300, 10), (400, 4)]
+
+    def timed(ctas, iterations):
+        one = launch(ctas, iterations)
+        return estimate(Gpu(), one.resources, one.occupancy, one.work, one.shape, true).time_us
+
+    found = fit(Gpu(), [MeasuredPoint((launch(*s),), timed(*s)) for s in shapes])
+    factors = found.of(launch(1, 1))
+    assert factors.start == pytest.approx(1.4, rel=0.05)
+    assert factors.iteration == pytest.approx(0.8, rel=0.02)
+    assert factors.sharing == pytest.approx(1.3, rel=0.05)
+    assert found.fit_error_percent < 1.0 and found.undetermined == ()
+    assert Calibration.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    # Points with one CTA an SM say nothing of sharing.
+    alone = fit(Gpu(), [MeasuredPoint((launch(100, n),), timed(100, n)) for n in (1, 5, 20)])
+    assert [name.split(": ")[1] for name in alone.undetermined] == ["sharing"]
 
 
 def test_without_an_sm_count_there_is_no_time_but_a_reason():

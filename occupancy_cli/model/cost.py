@@ -1,28 +1,37 @@
 """How long a launch takes, term by term.
 
-Time of a launch = what it costs to launch + the schedule of its CTAs (`schedule`), never less than its bytes take at
-the memory bandwidth. Time of a CTA = prologue + iterations x time of an iteration + epilogue. An iteration is a part
-that waits (memory and instruction latency, which other CTAs on the SM can hide in) and a part that occupies a unit of
-the SM (issue slots, tensor cores, shared memory, the SM's share of the bandwidth), which CTAs on one SM take in turns:
+Time of a launch = its launch + the schedule of its CTAs (`schedule`), never less than its bytes take at the memory
+bandwidth. Time of a CTA = start (prologue, epilogue, its place on the SM) + iterations x time of an iteration, both by
+the CTAs that share its SM. Where the kernel's SASS was simulated (`pipeline`), that gives both. Without it they come
+from the bytes and FLOPs alone: an iteration is a part that waits (memory latency over the iterations in flight) and a
+part that occupies a unit of the SM (the SM's share of bandwidth, tensor cores, shared memory), which the CTAs of an SM
+take in turns.
 
-    iteration(r residents) = max(wait + work of one, r x work of one)
+Memory answers at the L2's latency while the launch's bytes fit one half of the L2 (an SM is near one half, and the
+other half's lines are copied over), at DRAM's once they outgrow it, and in between between; a launch is taken to repeat
+on the same data, as benchmarks and replayed graphs do, unless `cold` says that nothing of it is in the L2.
 
-with the work of one CTA being that of its busiest unit. Where a loop's SASS was simulated (`compile.sass`), its cycles
-by residents stand in for the issue and latency parts. Every term is kept in the result, the one that binds is named,
-and what is not known is listed with what it makes uncertain; nothing is filled in silently.
+Every term is kept in the result, the one that binds is named, and what is not known is listed with what it makes
+uncertain; nothing is filled in silently.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from occupancy_cli.model.pipeline import DRAM_LATENCY_CYCLES
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes, simulate
 from occupancy_cli.model.work import CtaWork, LaunchShape
+
+Floats = npt.NDArray[np.float64]
 
 
 class GpuRates(Protocol):
@@ -34,6 +43,8 @@ class GpuRates(Protocol):
     def boost_clock_mhz(self) -> float | None: ...
     @property
     def memory_bandwidth_gbps(self) -> float | None: ...
+    @property
+    def l2_bytes(self) -> int | None: ...
     @property
     def fp16_dense_tflops(self) -> float | None: ...
     @property
@@ -49,16 +60,79 @@ class Residency(Protocol):
     def ctas_per_sm(self) -> int: ...
 
 
-# Assumptions, each named in the result when it is used.
-DRAM_LATENCY_CYCLES = 830.0
-"""Load latency from DRAM where the profile has none: 636 (RTX 4090) to 936 (RTX 5090) cycles are measured by
-markdewing/AI_kernels, 834.5 on an H100 by caps-tum/mt4g."""
-CYCLES_PER_DEPENDENT_INSTRUCTION = 4.0
-"""Cycles between two dependent instructions of one warp on Volta and later (arXiv:1804.06826, table 4.1)."""
-LAUNCH_US = 1.3
-"""Start and end of one kernel inside a CUDA graph; about 1.3 us a node on A100 and H100 (NVIDIA technical blog,
-"Constant time launch for straight-line CUDA graphs", 2024)."""
-SCHEDULERS_PER_SM = 4
+LAUNCH_US = 0.54
+"""One kernel of a CUDA graph beyond its CTAs: an empty kernel's node on an H200 (validation/sm_constants_h200.json)."""
+CTA_TURNOVER_US = 0.21
+"""From the end of a CTA to the first instruction of the next one in its slot (same measurement)."""
+BANDWIDTH_SHARE = 0.93
+"""Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
+L2_NEAR_SHARE = 0.5
+"""Of the L2, that answers at its near latency (same measurement: latency rises from 28 MB of 60 on)."""
+_BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """One kernel launch: what a CTA takes, how many share an SM, what a CTA does, and the grid."""
+
+    kernel: str
+    resources: KernelResources
+    occupancy: Residency
+    work: CtaWork
+    shape: LaunchShape
+
+    @property
+    def specialization(self) -> str:
+        """A name that launches of the same compiled kernel share: what a calibration is kept under."""
+        held = self.resources
+        return f"{self.kernel} {held.num_warps} warps {held.registers_per_thread} registers {held.shared_bytes} bytes"
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What measurements say of one compiled kernel, as factors on the model's terms: time beyond iterations, time of an
+    iteration, and how much CTAs on one SM slow each other."""
+
+    start: float = 1.0
+    iteration: float = 1.0
+    sharing: float = 1.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Factors by `KernelLaunch.specialization`, fitted to measured times.
+
+    `fit_error_percent` is the root mean square of what remains; `undetermined` names factors that the points leave open
+    (specialization: factor). Kernels without an entry keep the model's own terms.
+    """
+
+    factors: tuple[tuple[str, Factors], ...]
+    points: int
+    fit_error_percent: float
+    undetermined: tuple[str, ...] = ()
+
+    def of(self, launch: KernelLaunch) -> Factors:
+        """The factors of a launch's kernel."""
+        return dict(self.factors).get(launch.specialization, Factors())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a file; `from_dict` reads it back."""
+        return {
+            "factors": {name: [f.start, f.iteration, f.sharing] for name, f in self.factors},
+            "points": self.points,
+            "fit_error_percent": self.fit_error_percent,
+            "undetermined": list(self.undetermined),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Calibration:
+        """The calibration that `to_dict` wrote."""
+        return Calibration(
+            tuple((name, Factors(*(float(v) for v in values))) for name, values in data["factors"].items()),
+            int(data["points"]),
+            float(data["fit_error_percent"]),
+            tuple(data["undetermined"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -66,8 +140,9 @@ class TimeEstimate:
     """The predicted time of one launch.
 
     `time_us` is None when the GPU, the occupancy or the work leave it open; `unknown` then says why. `terms` maps a
-    term to its value in the unit its name ends in, in the order they combine. `binding` names the term that bounds an
-    iteration (or the launch). `unknown` pairs what was missing with what that makes uncertain.
+    term to its value, in the unit its name ends in. `binding` names what bounds the time: a unit of the SM, "latency"
+    when no unit is busy for most of an iteration, or "memory bandwidth" of the whole launch. `unknown` pairs what was
+    missing with what that makes uncertain.
     """
 
     time_us: float | None
@@ -77,8 +152,127 @@ class TimeEstimate:
     times: CtaTimes | None = None
 
 
-def _dram_latency_cycles(gpu: GpuRates) -> float:
-    return gpu.dram_latency_cycles if gpu.dram_latency_cycles is not None else DRAM_LATENCY_CYCLES
+@dataclass(frozen=True)
+class LaunchModel:
+    """Everything about a kernel's time but the grid, so that many launches can be timed at once.
+
+    Arrays hold a value for 1, 2, ... residents, in microseconds, with memory near (L2) and far (DRAM). `None` bytes are
+    unknown.
+    """
+
+    sm_count: int
+    num_ctas: int
+    start_near: Floats
+    start_far: Floats
+    iteration_near: Floats
+    iteration_far: Floats
+    bytes_per_iteration: float | None
+    bytes_per_cta: float
+    l2_bytes: float | None
+    bandwidth_bytes_per_us: float | None
+    units_us: tuple[tuple[str, float], ...]
+    cold: bool = False
+
+    @property
+    def ctas_per_sm(self) -> int:
+        return len(self.start_near)
+
+    def total_bytes(self, iterations: Any, programs: Any) -> Any:
+        """Distinct bytes of a launch, for one launch or arrays of them."""
+        return iterations * (self.bytes_per_iteration or 0.0) + programs * self.bytes_per_cta
+
+    def far_share(self, total_bytes: Any) -> Any:
+        """Share of memory's answers that come from DRAM rather than the L2."""
+        if self.cold:
+            return np.ones_like(np.asarray(total_bytes, dtype=float))
+        if self.l2_bytes is None:
+            return np.zeros_like(np.asarray(total_bytes, dtype=float))
+        near = L2_NEAR_SHARE * self.l2_bytes
+        return np.clip((np.asarray(total_bytes, dtype=float) - near) / (self.l2_bytes - near), 0.0, 1.0)
+
+    def floor_us(self, total_bytes: Any, far_share: Any) -> Any:
+        """Time of a launch's bytes at the memory bandwidth: of those that DRAM moves."""
+        if self.bandwidth_bytes_per_us is None:
+            return np.zeros_like(np.asarray(total_bytes, dtype=float))
+        return np.asarray(total_bytes, dtype=float) * far_share / self.bandwidth_bytes_per_us
+
+    def times(self, far_share: float) -> CtaTimes:
+        """CTA times with that share of far memory."""
+        start = self.start_near + far_share * (self.start_far - self.start_near)
+        iteration = self.iteration_near + far_share * (self.iteration_far - self.iteration_near)
+        return CtaTimes(tuple(start.tolist()), tuple(iteration.tolist()))
+
+
+def launch_model(
+    gpu: GpuRates,
+    resources: KernelResources,
+    occupancy: Residency,
+    work: CtaWork,
+    factors: Factors | None = None,
+    cold: bool = False,
+) -> tuple[LaunchModel | None, tuple[tuple[str, str], ...]]:
+    """The model of a kernel's launches, or None, and what is unknown about it."""
+    missing = [
+        (name, "the time")
+        for name, value in (("SM count", gpu.sm_count), ("clock", gpu.boost_clock_mhz))
+        if value is None
+    ]
+    if missing:
+        return None, tuple(missing)
+    if occupancy.ctas_per_sm < 1:
+        return None, (("a CTA that fits an SM", "the launch fails"),)
+    assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
+    unknown: list[tuple[str, str]] = []
+    clock = gpu.boost_clock_mhz  # cycles a microsecond
+    if work.timing is not None:
+        start_near, iteration_near = work.timing.cycles(occupancy.ctas_per_sm, work.timing.near_latency_cycles)
+        start_far, iteration_far = work.timing.cycles(occupancy.ctas_per_sm, work.timing.far_latency_cycles)
+        units = tuple((name, cycles / clock) for name, cycles in work.timing.unit_cycles)
+        unknown.extend(work.timing.assumed)
+        arrays = [np.array(each) / clock for each in (start_near, start_far, iteration_near, iteration_far)]
+    else:
+        start, iteration, units = _from_bytes(gpu, occupancy.ctas_per_sm, work, unknown)
+        arrays = [start, start, iteration, iteration]
+    arrays[0], arrays[1] = arrays[0] + CTA_TURNOVER_US, arrays[1] + CTA_TURNOVER_US
+    if factors is not None:
+        arrays = [
+            *(_scaled(each, factors.start, factors.sharing) for each in arrays[:2]),
+            *(_scaled(each, factors.iteration, factors.sharing) for each in arrays[2:]),
+        ]
+    per_iteration = work.unique_bytes_per_iteration
+    if per_iteration is None:
+        per_iteration = work.bytes_per_iteration
+    if per_iteration is None:
+        unknown.append(("bytes an iteration loads", "whether memory bandwidth binds, and whether the data fits the L2"))
+    edges = [b for b in (work.prologue_bytes, work.epilogue_bytes) if b is not None]
+    if len(edges) < 2:
+        unknown.append(("bytes of the prologue or epilogue", "the memory traffic that no iteration shows"))
+    if gpu.memory_bandwidth_gbps is None:
+        unknown.append(("memory bandwidth", "whether it binds"))
+    if gpu.l2_bytes is None:
+        unknown.append(("L2 size", "memory latency; taken as the L2's"))
+    bandwidth = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 * BANDWIDTH_SHARE
+    model = LaunchModel(
+        sm_count=gpu.sm_count,
+        num_ctas=resources.num_ctas,
+        start_near=arrays[0],
+        start_far=arrays[1],
+        iteration_near=arrays[2],
+        iteration_far=arrays[3],
+        bytes_per_iteration=per_iteration,
+        bytes_per_cta=float(sum(edges)),
+        l2_bytes=gpu.l2_bytes,
+        bandwidth_bytes_per_us=bandwidth,
+        units_us=units,
+        cold=cold,
+    )
+    return model, tuple(dict.fromkeys(unknown))
+
+
+def _scaled(by_residents: Floats, factor: float, sharing: float) -> Floats:
+    """Times by residents with `factor` on the first and `sharing` on what each further resident adds."""
+    alone = by_residents[0]
+    return np.asarray(factor * (alone + sharing * (by_residents - alone)))
 
 
 def _tensor_us(gpu: GpuRates, flops: tuple[tuple[str, float], ...], unknown: list[tuple[str, str]]) -> float | None:
@@ -96,42 +290,38 @@ def _tensor_us(gpu: GpuRates, flops: tuple[tuple[str, float], ...], unknown: lis
         if rate is None or gpu.sm_count is None:
             unknown.append((f"{dtype} tensor rate", "whether tensor cores bind"))
             return None
-        total += amount / (rate * 1e6 / gpu.sm_count)  # TFLOP/s is 1e6 FLOP/us
+        total += amount / (rate * 1e6 / gpu.sm_count)  # a TFLOP/s is 1e6 FLOP/us
     return total
 
 
-def _iteration(
-    gpu: GpuRates, resources: KernelResources, work: CtaWork, unknown: list[tuple[str, str]]
-) -> tuple[float, dict[str, float]]:
-    """(waiting part of an iteration in us, occupying parts by name in us) of a CTA alone on its SM."""
-    assert gpu.boost_clock_mhz and gpu.sm_count
-    clock = gpu.boost_clock_mhz  # cycles per us
+def _from_bytes(
+    gpu: GpuRates, ctas_per_sm: int, work: CtaWork, unknown: list[tuple[str, str]]
+) -> tuple[Floats, Floats, tuple[tuple[str, float], ...]]:
+    """(start, iteration) times by residents and the units' times, without machine code: from bytes and FLOPs."""
+    assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
+    clock = gpu.boost_clock_mhz
+    unknown.append(("machine code of the kernel", "issue time, and how CTAs on one SM slow each other"))
+    latency = gpu.dram_latency_cycles
+    if latency is None:
+        latency = DRAM_LATENCY_CYCLES
+        unknown.append(("memory latency of this GPU", f"taken as {latency:.0f} cycles"))
+    latency_us = latency / clock
     occupying: dict[str, float] = {}
     wait = 0.0
-    warps_per_scheduler = max(resources.num_warps / SCHEDULERS_PER_SM, 1.0)
     mix = work.loop_mix
     if mix is not None:
-        occupying["issue"] = mix.instructions * warps_per_scheduler / clock
-        chain = mix.instructions * CYCLES_PER_DEPENDENT_INSTRUCTION / clock
-        wait += max(chain - occupying["issue"], 0.0)
-    else:
-        unknown.append(("instruction mix of the loop", "issue time, and how CTAs on one SM slow each other"))
-    loads = work.dependent_loads
-    if loads is None:
-        loads = 1.0
+        # Without the order of the instructions: one at a time, 4 cycles apart (dependent arithmetic since Volta).
+        occupying["issue"] = mix.instructions / clock
+        wait += 3.0 * mix.instructions / clock
+    if work.dependent_loads is None:
         unknown.append(("length of the chain of dependent loads", "latency of an iteration; taken as 1"))
-    latency_us = _dram_latency_cycles(gpu) / clock
-    if gpu.dram_latency_cycles is None:
-        unknown.append(("memory latency of this GPU", f"taken as {DRAM_LATENCY_CYCLES:.0f} cycles"))
     if work.pipeline_depth is None:
         unknown.append(("iterations in flight", "how much of the memory latency is hidden; taken as 1"))
+    loads = 1.0 if work.dependent_loads is None else work.dependent_loads
     wait += loads * latency_us / (work.pipeline_depth or 1.0)
-    if work.bytes_per_iteration is None:
-        unknown.append(("bytes an iteration loads", "whether bandwidth binds"))
-    elif gpu.memory_bandwidth_gbps is None:
-        unknown.append(("memory bandwidth", "whether bandwidth binds"))
-    else:
-        occupying["dram"] = work.bytes_per_iteration / (gpu.memory_bandwidth_gbps * 1e3 / gpu.sm_count)
+    per_sm = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 / gpu.sm_count
+    if work.bytes_per_iteration is not None and per_sm is not None:
+        occupying["memory bandwidth"] = work.bytes_per_iteration / per_sm
     if work.tensor_flops_per_iteration is None:
         unknown.append(("tensor FLOPs of an iteration", "whether tensor cores bind"))
     else:
@@ -139,8 +329,15 @@ def _iteration(
         if tensor is not None:
             occupying["tensor"] = tensor
     if work.shared_bytes_per_iteration is not None:
-        occupying["shared"] = work.shared_bytes_per_iteration / 128.0 / clock  # 32 banks x 4 bytes a cycle
-    return wait, occupying
+        occupying["shared memory and L1"] = work.shared_bytes_per_iteration / 128.0 / clock  # 32 banks x 4 bytes
+    busiest = max(occupying.values(), default=0.0)
+    residents = np.arange(1, ctas_per_sm + 1, dtype=float)
+    iteration = np.maximum(wait + busiest, residents * busiest)
+    edge_bytes = sum(b for b in (work.prologue_bytes, work.epilogue_bytes) if b is not None)
+    start = np.full(ctas_per_sm, 2 * latency_us if edge_bytes else latency_us)
+    if per_sm:
+        start = start + residents * edge_bytes / per_sm
+    return start, iteration, (*occupying.items(), ("wait", wait))
 
 
 def estimate(
@@ -149,58 +346,138 @@ def estimate(
     occupancy: Residency,
     work: CtaWork,
     launch: LaunchShape,
+    factors: Factors | None = None,
+    cold: bool = False,
 ) -> TimeEstimate:
-    """The time of one launch of one kernel, in microseconds."""
-    unknown: list[tuple[str, str]] = []
-    missing = [
-        (name, "the time")
-        for name, value in (("SM count", gpu.sm_count), ("clock", gpu.boost_clock_mhz))
-        if value is None
-    ]
-    if missing:
-        return TimeEstimate(None, MappingProxyType({}), None, tuple(missing))
-    if occupancy.ctas_per_sm < 1:
-        return TimeEstimate(None, MappingProxyType({}), None, (("a CTA that fits an SM", "the launch fails"),))
-    assert gpu.sm_count and gpu.boost_clock_mhz
-    clock = gpu.boost_clock_mhz
-    wait, occupying = _iteration(gpu, resources, work, unknown)
-    residents = range(1, occupancy.ctas_per_sm + 1)
-    busiest = max(occupying.values(), default=0.0)
-    iteration = tuple(max(wait + busiest, r * busiest) for r in residents)
-    per_sm = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 / gpu.sm_count
-    latency_us = _dram_latency_cycles(gpu) / clock
-    edges = [b for b in (work.prologue_bytes, work.epilogue_bytes) if b is not None]
-    if len(edges) < 2:
-        unknown.append(("bytes of the prologue or epilogue", "the cost of a CTA that no iteration shows"))
-    edge_bytes = sum(edges)
-    start = tuple(
-        (2 * latency_us if edge_bytes else latency_us) + (r * edge_bytes / per_sm if per_sm else 0.0) for r in residents
-    )
-    times = CtaTimes(start, iteration)
-    schedule = simulate(launch, times, gpu.sm_count, resources.num_ctas)
-    terms: dict[str, float] = {
+    """The time of one launch of one kernel.
+
+    `factors` are a calibration's for this kernel. `cold` says that none of the launch's data is in the L2 beforehand.
+    """
+    model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold)
+    if model is None:
+        return TimeEstimate(None, MappingProxyType({}), None, unknown)
+    total = float(model.total_bytes(launch.total_iterations, launch.programs))
+    far = float(model.far_share(total))
+    times = model.times(far)
+    schedule = simulate(launch, times, model.sm_count, model.num_ctas)
+    floor = float(model.floor_us(total, far))
+    units = [(name, value) for name, value in model.units_us if name != "wait"]
+    held = model.ctas_per_sm
+    span = times.iteration_us[-1] or times.start_us[-1]
+    name, busiest = max(units, key=lambda item: item[1], default=("latency", 0.0))
+    binding = name if held * busiest >= _BINDS * span else "latency"
+    terms = {
         "launch_us": LAUNCH_US,
-        "cta_start_us": start[-1],
-        "iteration_wait_us": wait,
-        **{f"iteration_{name}_us": value for name, value in occupying.items()},
-        "iteration_us": iteration[-1],
+        "cta_start_us": times.start_us[-1],
+        "iteration_us": times.iteration_us[-1],
+        "iteration_alone_us": times.iteration_us[0],
+        **{f"iteration_{unit.replace(' ', '_')}_us": value for unit, value in model.units_us},
         "schedule_us": schedule.makespan_us,
         "busy_percent": schedule.busy_percent,
+        "memory_floor_us": floor,
+        "dram_answers_percent": 100.0 * far,
     }
-    time = schedule.makespan_us
-    binding = "latency"
-    if occupying:
-        name, most = max(occupying.items(), key=lambda item: item[1])
-        if occupancy.ctas_per_sm * most >= wait + most:
-            binding = name
-    per_cta = work.unique_bytes_per_iteration
-    if per_cta is None:
-        per_cta = work.bytes_per_iteration
-    if per_cta is not None and gpu.memory_bandwidth_gbps is not None:
-        total = launch.total_iterations * per_cta + launch.programs * edge_bytes
-        terms["dram_floor_us"] = total / (gpu.memory_bandwidth_gbps * 1e3)
-        if terms["dram_floor_us"] > time:
-            time, binding = terms["dram_floor_us"], "dram"
-    time += LAUNCH_US
+    if floor > schedule.makespan_us:
+        binding = "memory bandwidth"
+    time = LAUNCH_US + max(schedule.makespan_us, floor)
     assert math.isfinite(time)
-    return TimeEstimate(time, MappingProxyType(terms), binding, tuple(unknown), times)
+    return TimeEstimate(time, MappingProxyType(terms), binding, unknown, times)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Calibration.
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """Launches that ran one after the other, and the time they took together, in microseconds."""
+
+    launches: tuple[KernelLaunch, ...]
+    time_us: float
+
+
+_FACTOR_NAMES = ("start", "iteration", "sharing")
+_PRIOR = np.array([0.5, 0.3, 0.6])  # of log factors: how far the model may be off before points say otherwise
+_POINT_ERROR = 0.02  # of log times: what a fit is not to chase
+_STEPS = 12
+
+
+def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> Calibration:
+    """Factors for every compiled kernel among the points, by damped least squares on log times.
+
+    Each factor is held near 1 as firmly as the model is trusted, so that few points suffice and none is chased; what
+    the points leave as open as before is reported as undetermined. Points whose launches have no time are left out.
+    """
+    names = sorted({launch.specialization for point in points for launch in point.launches})
+    index = {name: i for i, name in enumerate(names)}
+
+    def log_time(point: MeasuredPoint, logs: Floats) -> float | None:
+        total = 0.0
+        for launch in point.launches:
+            at = 3 * index[launch.specialization]
+            factors = Factors(*np.exp(logs[at : at + 3]).tolist())
+            one = estimate(gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors, cold).time_us
+            if one is None:
+                return None
+            total += one
+        return math.log(total)
+
+    logs = np.zeros(3 * len(names))
+    usable = [p for p in points if p.time_us > 0 and log_time(p, logs) is not None]
+    if not usable:
+        return Calibration((), 0, 0.0, tuple(f"{name}: {factor}" for name in names for factor in _FACTOR_NAMES))
+    target = np.log([p.time_us for p in usable])
+    prior = np.tile(_PRIOR, len(names))
+
+    touched = [[index[launch.specialization] for launch in p.launches] for p in usable]
+
+    def times_at(at: Floats, which: Sequence[int]) -> Floats:
+        return np.array([log_time(usable[i], at) for i in which], dtype=float)
+
+    def residuals(at: Floats) -> Floats:
+        return np.concatenate([(times_at(at, range(len(usable))) - target) / _POINT_ERROR, at / prior])
+
+    def jacobian_at(at: Floats) -> Floats:
+        """Derivatives by central differences; a factor moves only the points that launch its kernel."""
+        found = np.zeros((len(usable) + len(at), len(at)))
+        for k in range(len(at)):
+            which = [i for i, kernels in enumerate(touched) if k // 3 in kernels]
+            shift = np.zeros_like(at)
+            shift[k] = 0.02
+            found[which, k] = (times_at(at + shift, which) - times_at(at - shift, which)) / 0.04 / _POINT_ERROR
+            found[len(usable) + k, k] = 1.0 / prior[k]
+        return found
+
+    current = residuals(logs)
+    jacobian = np.zeros((len(current), len(logs)))
+    damping = 1e-3
+    for _ in range(_STEPS):
+        jacobian = jacobian_at(logs)
+        normal = jacobian.T @ jacobian
+        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -jacobian.T @ current)
+        step = np.clip(step, -0.5, 0.5)
+        proposed = residuals(logs + step)
+        if proposed @ proposed < current @ current:
+            gain = current @ current - proposed @ proposed
+            logs, current = logs + step, proposed
+            damping = max(damping / 4, 1e-6)
+            if gain < 1e-3:
+                break
+        else:
+            damping *= 8
+            if damping > 1e4:
+                break
+    covariance = np.linalg.inv(jacobian.T @ jacobian)
+    open_ = np.sqrt(np.diag(covariance)) > 0.7 * prior
+    errors = current[: len(usable)] * _POINT_ERROR
+    return Calibration(
+        tuple((name, Factors(*np.exp(logs[3 * i : 3 * i + 3]).tolist())) for name, i in index.items()),
+        len(usable),
+        100.0 * float(np.sqrt(np.mean(errors**2))),
+        tuple(
+            f"{name}: {factor}"
+            for name, i in index.items()
+            for k, factor in enumerate(_FACTOR_NAMES)
+            if open_[3 * i + k]
+        ),
+    )

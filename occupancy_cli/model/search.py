@@ -13,27 +13,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.cost import GpuRates, Residency, TimeEstimate, estimate
-from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.model.cost import Calibration, GpuRates, KernelLaunch, TimeEstimate, estimate
 from occupancy_cli.model.waves import wave_schedule
-from occupancy_cli.model.work import CtaWork, LaunchShape
 
 MODEL_ERROR_PERCENT = 6.5
 """Mean regret of a plain wave model on the measured surface (tests/data/surfaces/README.md): a predicted gain below it
 may be none."""
 
+__all__ = [
+    "Candidate",
+    "KernelLaunch",
+    "Ranking",
+    "Scored",
+    "SingleSetting",
+    "best_single_setting",
+    "describe",
+    "pareto",
+    "rank",
+    "score",
+]
+
 Setting = tuple[tuple[str, int | float | str], ...]
-
-
-@dataclass(frozen=True)
-class KernelLaunch:
-    """One kernel launch: what a CTA takes, how many share an SM, what a CTA does, and the grid."""
-
-    kernel: str
-    resources: KernelResources
-    occupancy: Residency
-    work: CtaWork
-    shape: LaunchShape
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,21 @@ class SingleSetting:
     by_batch: tuple[tuple[int, Scored], ...]
 
 
-def score(gpu: GpuRates, candidate: Candidate) -> tuple[Scored | None, str]:
+def score(
+    gpu: GpuRates, candidate: Candidate, calibration: Calibration | None = None, cold: bool = False
+) -> tuple[Scored | None, str]:
     """The candidate with its time, or None and why it has none."""
     estimates = tuple(
-        estimate(gpu, launch.resources, launch.occupancy, launch.work, launch.shape) for launch in candidate.launches
+        estimate(
+            gpu,
+            launch.resources,
+            launch.occupancy,
+            launch.work,
+            launch.shape,
+            calibration.of(launch) if calibration else None,
+            cold,
+        )
+        for launch in candidate.launches
     )
     total = 0.0
     for launch, each in zip(candidate.launches, estimates, strict=True):
@@ -121,6 +132,8 @@ def rank(
     candidates: Sequence[Candidate],
     incumbent: Candidate | None = None,
     error_percent: float = MODEL_ERROR_PERCENT,
+    calibration: Calibration | None = None,
+    cold: bool = False,
 ) -> Ranking:
     """Rank candidates of one batch. Raises `InputError` when there are none, or none with a time."""
     if not candidates:
@@ -128,11 +141,11 @@ def rank(
     batches = {c.batch for c in candidates} | ({incumbent.batch} if incumbent else set())
     if len(batches) > 1:
         raise InputError(f"candidates of batches {sorted(batches)} cannot be ranked together", where="recommendation")
-    base = score(gpu, incumbent)[0] if incumbent else None
+    base = score(gpu, incumbent, calibration, cold)[0] if incumbent else None
     ranked: list[Scored] = []
     failed: list[tuple[Candidate, str]] = []
     for candidate in candidates:
-        scored, why = score(gpu, candidate)
+        scored, why = score(gpu, candidate, calibration, cold)
         if scored is None:
             failed.append((candidate, why))
         else:
