@@ -108,7 +108,8 @@ def calc(
         Format, typer.Option("--format", help="table, or json on standard output.")
     ] = Format.table,
     hw_profiles: Annotated[
-        list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")
+        list[Path] | None,
+        typer.Option("--hw-profiles", metavar="DIR", help="Folder of GPU profiles that adds to the shipped ones."),
     ] = None,
 ) -> None:
     """Occupancy from threads, registers and shared memory: every limit, what binds, what the next CTA takes.

@@ -32,7 +32,8 @@ def gpus(
         Format, typer.Option("--format", help="table, or json on standard output.")
     ] = Format.table,
     hw_profiles: Annotated[
-        list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")
+        list[Path] | None,
+        typer.Option("--hw-profiles", metavar="DIR", help="Folder of GPU profiles that adds to the shipped ones."),
     ] = None,
 ) -> None:
     """List the known GPUs, show one with the source of every value, or check this machine's against their profiles.
