@@ -23,7 +23,7 @@ def kernel_file(tmp_path: Path) -> Path:
     return path
 
 
-SMALL_KERNEL = '''
+SMALL_KERNEL = """
 import triton
 import triton.language as tl
 
@@ -47,4 +47,4 @@ def scale(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr, EVEN: tl.constexpr):
 def plain(x_ptr, n, BLOCK: tl.constexpr = 32):
     at = tl.arange(0, BLOCK)
     tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
-'''
+"""

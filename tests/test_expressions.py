@@ -78,7 +78,7 @@ def test_an_error_shows_the_place() -> None:
 
 
 NAMES = st.sampled_from(["a", "b", "min", "max", "ceil_div", "clamp", "next_power_of_2", "1", "99", "2.5", "true"])
-TOKENS = st.lists(st.one_of(NAMES, st.sampled_from(list("+-*/%(),<>=:[]{}.'\"! \n") + ["//", "**", " if ", " else "])))
+TOKENS = st.lists(st.one_of(NAMES, st.sampled_from([*"+-*/%(),<>=:[]{}.'\"! \n", "//", "**", " if ", " else "])))
 
 
 @settings(max_examples=1500, deadline=None)

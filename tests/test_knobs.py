@@ -279,7 +279,7 @@ def test_a_file_that_is_no_python_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_wrong_path_is_answered_with_the_right_one(package: Path) -> None:
-    with pytest.raises(InputError, match="kernel.py") as missing:
+    with pytest.raises(InputError, match=r"kernel\.py") as missing:
         locate(str(package.parent / "kernel.py"))
     assert str(package / "kernel.py") in missing.value.hint
     with pytest.raises(InputError, match="no such file, folder or package"):

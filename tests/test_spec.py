@@ -115,7 +115,22 @@ def test_types(given_type: str, canonical: str) -> None:
 
 YAMLISH = st.lists(
     st.sampled_from(
-        [*SPEC.splitlines(keepends=True), "a", ": ", "[", "]", "{", "}", "\n", "  ", "&x ", "*x", "- ", "!!python/name:os ", '"']
+        [
+            *SPEC.splitlines(keepends=True),
+            "a",
+            ": ",
+            "[",
+            "]",
+            "{",
+            "}",
+            "\n",
+            "  ",
+            "&x ",
+            "*x",
+            "- ",
+            "!!python/name:os ",
+            '"',
+        ]
     ),
     max_size=25,
 ).map("".join)

@@ -43,7 +43,7 @@ def analyze(
     from occupancy_cli.intake.settings import Setting, parse_settings
 
     profile = options.resolve_gpu(gpu, hw_profiles)
-    given = read_kernel_input(kernel, arguments or [], [] if grid is None else grid.split(","))
+    given = read_kernel_input(kernel, arguments or [], grid)
     values = parse_settings(sets or [])
     if batch is not None:
         values["batch"] = Setting(options.batch_values(batch), "--batch")

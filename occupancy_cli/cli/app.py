@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any, cast
 
-import click
 import typer
 
 from occupancy_cli.cli import analyze, cache, calc, check, doctor, gpus, recommend, schema
 from occupancy_cli.errors import OccupancyError, nearest
 from occupancy_cli.version import VERSION
+
+# typer carries its own click from some version on: its exception classes are found through the one it exports.
+_UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadParameter.__mro__[1:3])
 
 app = typer.Typer(
     name="occupancy",
@@ -65,12 +67,13 @@ def main() -> None:
         sys.stdout.flush()
     except OccupancyError as bad:
         _fail(str(bad), bad.exit_code)
-    except click.UsageError as bad:
-        _fail(_usage(bad), 2)
-    except click.ClickException as bad:
-        _fail(bad.format_message(), 2)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
+    except _ClickException as bad:
+        if type(bad).__name__ == "NoArgsIsHelpError":
+            sys.stderr.write(f"{bad}\n")
+            sys.exit(2)
+        _fail(_usage(bad), 2)
     except BrokenPipeError:
         # The reader of our output went away: nothing to say, and nothing more to write at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -78,19 +81,20 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(bad: click.UsageError) -> str:
-    message = bad.format_message()
-    command = bad.ctx.command_path if bad.ctx else "occupancy"
-    if isinstance(bad, click.NoSuchOption) and not bad.possibilities and bad.ctx is not None:
-        valid = [o for p in bad.ctx.command.params for o in p.opts if o.startswith("--")]
-        if close := nearest(bad.option_name, valid):
-            message += f" Did you mean {' or '.join(close)}?"
-    elif message.startswith("No such command") and bad.ctx is not None and isinstance(bad.ctx.command, click.Group):
-        named = message.partition("'")[2].rpartition("'")[0]
-        close = nearest(named, bad.ctx.command.commands)
-        if close and "Did you mean" not in message:
-            message += f" Did you mean {' or '.join(close)}?"
-    return f"{message}\nSee: {command} --help"
+def _usage(bad: Any) -> str:
+    """A usage error in one sentence, with the nearest option or command."""
+    message: str = bad.format_message()
+    context = getattr(bad, "ctx", None)
+    if not isinstance(bad, _UsageError):
+        return message
+    if context is not None and "Did you mean" not in message and "Possible options" not in message:
+        named = getattr(bad, "option_name", None)
+        valid = [o for p in context.command.params for o in p.opts if o.startswith("--")]
+        if message.startswith("No such command"):
+            named, valid = message.partition("'")[2].rpartition("'")[0], list(context.command.commands)
+        close = nearest(named, valid) if named else []
+        message += f" Did you mean {' or '.join(close)}?" if close else ""
+    return f"{message}\nSee: {context.command_path if context else 'occupancy'} --help"
 
 
 def _fail(message: str, code: int) -> None:

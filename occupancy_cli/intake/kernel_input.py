@@ -58,20 +58,20 @@ def shipped_specs() -> list[Path]:
     return sorted(shipped_dir("kernels").glob("*.yaml"))
 
 
-def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: Sequence[str] = ()) -> KernelInput:
-    """The kernel that `text` names (None: the shipped one). `arguments` are `--arg` values, `grid` those of `--grid`.
+def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str | None = None) -> KernelInput:
+    """The kernel that `text` names (None: the shipped one); `arguments` and `grid` are what --arg and --grid gave.
 
     `InputError` for a file that is not there (with where it does lie), a reference without a kernel name, or `--arg`
     beside a spec.
     """
     if text is None:
-        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments)
+        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments, grid)
     path = Path(text)
     if path.suffix in (".yaml", ".yml"):
-        return _from_spec(find_file(path), arguments)
+        return _from_spec(find_file(path), arguments, grid)
     by_name = {p.stem: p for p in shipped_specs()}
     if text in by_name:
-        return _from_spec(by_name[text], arguments)
+        return _from_spec(by_name[text], arguments, grid)
     if ":" not in text:
         form = "Give a spec (file.yaml), path/to/file.py:kernel or package.module:kernel"
         if path.suffix == ".py":
@@ -81,20 +81,26 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: Seq
             form += f"; {text} is a {'folder' if path.is_dir() else 'file of another kind'}"
         raise InputError(f"{text!r} names no kernel", where="KERNEL", hint=f"{form}. Shipped: {', '.join(by_name)}.")
     parse_ref(text, Path.cwd())
+    parsed = dict(parse_argument(a) for a in arguments)
+    # An argument with a number is a name too: --grid may use it, --set may change it.
+    shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
+    named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "kernel": text,
-        "arguments": dict(parse_argument(a) for a in arguments),
+        "shapes": {n: int(v) if isinstance(v, bool) else v for n, v in shapes.items()},
+        "arguments": named,
         "configs": "autotune",
     }
-    if grid:
-        data["grid"] = [_number(axis) for axis in grid]
+    if grid is not None:
+        data["grid"] = [_number(axis) for axis in split_axes(grid)]
     return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
 
 
-def _from_spec(path: Path, arguments: Sequence[str]) -> KernelInput:
-    if arguments:
-        raise InputError("--arg is for a kernel without a spec", where="--arg", hint=f"Edit the arguments in {path}.")
+def _from_spec(path: Path, arguments: Sequence[str], grid: str | None) -> KernelInput:
+    if arguments or grid is not None:
+        flag = "--arg" if arguments else "--grid"
+        raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=f"Edit {path}.")
     spec, document = load_spec(path)
     return KernelInput(spec, document, path.resolve().parent)
 
@@ -131,6 +137,20 @@ def parse_argument(text: str) -> tuple[str, Argument]:
         raise InputError(f"only a pointer has an alignment, {match['name']} is {kind}", where=f"--arg {text}")
     value = None if match["value"] is None else _number(match["value"])
     return match["name"], Argument(type=kind, value=value, align=int(match["align"] or 16))
+
+
+def split_axes(text: str) -> list[str]:
+    """The axes of `--grid`: split at the commas that stand outside parentheses."""
+    axes, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            axes.append("")
+        else:
+            axes[-1] += character
+    if len(axes) > 3 or not all(a.strip() for a in axes):
+        raise InputError(f"{text!r} is no grid", where="--grid", hint="One to three axes: 'ceil_div(n, 128),batch'.")
+    return [a.strip() for a in axes]
 
 
 def _number(text: str) -> int | float | bool | str:

@@ -163,6 +163,12 @@ class Check(_Strict):
     """What `occupancy check` looks at."""
 
     gpus: list[str] = Field(default_factory=list, description="GPUs whose cap must hold; default: the command's")
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        """5090 and 12.0 are names of GPUs too, whatever YAML takes them for."""
+        return [str(v) if isinstance(v, (int, float)) else v for v in value] if isinstance(value, list) else value
+
     use: Literal["all"] | list[dict[Name, Any]] = Field(
         "all", description="the configs that are used: all, or those that match any of these values"
     )

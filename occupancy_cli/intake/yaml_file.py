@@ -71,7 +71,7 @@ def _elsewhere(path: Path) -> str:
         parent = parent.parent
     if parent.resolve() != Path.cwd().resolve() and parent.is_dir() and len(parent.resolve().parts) > 2:
         roots.append(parent)
-    siblings: list[str] = []
+    siblings: dict[str, Path] = {}
     for root in roots:
         todo = [root]
         while todo and seen < 20_000 and len(found) < 3:
@@ -88,12 +88,19 @@ def _elsewhere(path: Path) -> str:
                     todo.append(entry)
                 elif entry.name == path.name:
                     found.append(entry)
-                elif entry.suffix == path.suffix:
-                    siblings.append(entry.name)
+                elif entry.suffix in (path.suffix, ".yaml", ".yml"):
+                    siblings.setdefault(entry.name, entry)
     if found:
-        return "A file of that name lies at " + " and ".join(str(f) for f in found[:3])
-    close = difflib.get_close_matches(path.name, siblings, n=1, cutoff=0.6)
-    return f"Nearest name here: {close[0]}" if close else ""
+        return "A file of that name lies at " + " and ".join(_shown(f) for f in found[:3])
+    close = difflib.get_close_matches(path.name, siblings, n=1, cutoff=0.75)
+    return f"Nearest name: {_shown(siblings[close[0]])}" if close else ""
+
+
+def _shown(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def load_yaml(path: Path) -> Document:
