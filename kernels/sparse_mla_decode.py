@@ -332,6 +332,8 @@ def launch(
     batch, heads, topk = _check_inputs(query, cache, indices, topk_length)
     if block_h not in (16, 32, 64):
         raise ValueError(f"BLOCK_H {block_h} is not 16, 32 or 64: tl.dot takes no fewer than 16 rows")
+    if nsplit < 1:
+        raise ValueError(f"nsplit {nsplit} is below 1")
     device = query.device
     part_max = torch.empty((batch, nsplit, heads), dtype=torch.float32, device=device)
     part_sum = torch.empty((batch, nsplit, heads), dtype=torch.float32, device=device)
