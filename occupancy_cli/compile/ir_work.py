@@ -21,12 +21,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.compile.sass import SassKernel, loop_bytes_loaded, loop_mix, main_loop, parse_sass, warp_path
+from occupancy_cli.compile.sass import (
+    SassKernel,
+    loop_bytes_loaded,
+    loop_mix,
+    main_loop,
+    parse_sass,
+    specialized_warps,
+    warp_path,
+)
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.pipeline import KernelTiming, SmRates, time_path
+from occupancy_cli.model.pipeline import SmGpu, l1_bytes, sm_rates, time_path
+from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _BITS = {
     "f64": 64, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 8,
@@ -101,10 +111,13 @@ class _Op:
     attributes: str
     types: str
     place: str
-    region: tuple[int, ...]
     children: list[_Op] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
     yields: list[str] = field(default_factory=list)
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the operation works on tensors or buffers, not on scalars."""
+        return "tensor<" in self.text or "memdesc<" in self.text
 
 
 _RESULTS = re.compile(r"^((?:%[\w$.#-]+(?::\d+)?(?:,\s*)?)+)\s*=\s*(.*)$")
@@ -200,7 +213,7 @@ def _operation(line: str, places: Mapping[str, str]) -> _Op | None:
     attributes = " ".join(_ATTRIBUTES.findall(body))
     head, _, types = _ATTRIBUTES.sub("", body).partition(" : ")
     operands = _OPERAND.findall(head[named.end() :])
-    return _Op(results, name, operands, body, attributes, types, place, ())
+    return _Op(results, name, operands, body, attributes, types, place)
 
 
 def _place(reference: str, places: Mapping[str, str], depth: int = 0) -> str:
@@ -438,6 +451,7 @@ _SAME = {
     "ttg.convert_layout", "tt.int_to_ptr", "tt.ptr_to_int",
 }  # fmt: skip
 _DOTS = {"tt.dot", "ttng.warp_group_dot", "ttng.tc_gen5_mma", "tt.dot_scaled", "ttng.tc_gen5_mma_scaled"}
+_ACCESSES = {"tt.load", "tt.store", "ttg.async_copy_global_to_local", "tt.atomic_rmw"}
 _BULK_LOADS = {"tt.descriptor_load", "tt.descriptor_gather", "ttng.async_tma_copy_global_to_local",
                "ttng.async_tma_gather"}  # fmt: skip
 _BULK_STORES = {"tt.descriptor_store", "ttng.async_tma_copy_local_to_global"}
@@ -459,9 +473,15 @@ class _Reader:
     """Walks a function once, evaluating as it goes."""
 
     def __init__(
-        self, function: _Function, layouts: Mapping[str, str], arguments: Mapping[str, Any], grid: Sequence[int]
+        self,
+        function: _Function,
+        layouts: Mapping[str, str],
+        arguments: Mapping[str, Any],
+        grid: Sequence[int],
+        scalars_only: bool = False,
     ) -> None:
         self.layouts = layouts
+        self.scalars_only = scalars_only
         self.values: dict[str, _Value] = {}
         self.found: list[_Found] = []
         self.loops: list[_Op] = []
@@ -507,6 +527,9 @@ class _Reader:
         name = op.name
         if name == "scf.for":
             self._loop(op)
+        elif self.scalars_only and op.is_tensor:
+            if name in _DOTS or name in _ACCESSES:
+                self.note(op, "other")
         elif name in ("scf.if", "scf.while", "scf.execute_region", "ttg.warp_specialize"):
             self.walk(op.children)
             for i, result in enumerate(op.results[1:] if len(op.results) > 1 else op.results):
@@ -529,7 +552,7 @@ class _Reader:
             self._shape(op)
         elif name == "tt.addptr":
             self._addptr(op)
-        elif name in ("tt.load", "tt.store", "ttg.async_copy_global_to_local", "tt.atomic_rmw"):
+        elif name in _ACCESSES:
             self._access(op)
         elif name in _BULK_LOADS | _BULK_STORES:
             self._bulk(op)
@@ -760,23 +783,36 @@ def _simplified(kind: str, left: str, right: str, form: str) -> str:
 # Operations to work.
 
 
-def read_work(
-    ttgir: str, arguments: Mapping[str, Any] | None = None, grid: Sequence[int] = (), kernel: str | None = None
-) -> IrWork:
-    """The work of one CTA of a kernel's TTGIR.
+@dataclass(frozen=True)
+class TtgirKernel:
+    """A kernel's TTGIR, parsed: what `read_work` and `trip_counts` evaluate, as often as arguments change."""
 
-    `arguments` gives values of integer arguments by name (those that specialization turned into constants are in the
-    IR already); `grid` the launch grid, for the iterations of each program. Raises `InputError` when the text holds no
-    kernel.
-    """
-    functions, layouts, num_warps = _functions(ttgir)
+    name: str
+    num_warps: int
+    function: _Function = field(repr=False)
+    layouts: Mapping[str, str] = field(repr=False)
+
+
+def parse_ttgir(text: str, kernel: str | None = None) -> TtgirKernel:
+    """The kernel named `kernel`, or the first one, of a TTGIR text. Raises `InputError` when it holds none."""
+    functions, layouts, num_warps = _functions(text)
     chosen = [f for f in functions if kernel is None or f.name == kernel]
     if not chosen:
         raise InputError(f"holds no kernel{f' named {kernel}' if kernel else ''}", where="TTGIR")
-    reader = _Reader(chosen[0], layouts, arguments or {}, grid)
+    return TtgirKernel(chosen[0].name, num_warps, chosen[0], layouts)
+
+
+def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = None, grid: Sequence[int] = ()) -> IrWork:
+    """The work of one CTA of a kernel's TTGIR.
+
+    `arguments` gives values of integer arguments by name (those that specialization turned into constants are in the
+    IR already); `grid` the launch grid, for the iterations of each program.
+    """
+    kernel = parse_ttgir(ttgir) if isinstance(ttgir, str) else ttgir
+    reader = _Reader(kernel.function, kernel.layouts, arguments or {}, grid)
     main = _main_loop(reader)
     accesses, copies_ahead = _placed(reader, main)
-    trip, iterations = _iterations(reader, main, grid)
+    trip, counts = _iterations(reader, main, grid)
     in_loop = [f for f in reader.found if main is not None and main in f.loops]
     work = CtaWork(
         prologue_bytes=_bytes(accesses, "prologue"),
@@ -788,7 +824,15 @@ def read_work(
         pipeline_depth=_depth(accesses, copies_ahead) if main is not None else None,
         dependent_loads=_chain(in_loop) if main is not None else None,
     )
-    return IrWork(chosen[0].name, num_warps, tuple(accesses), trip, iterations, work, tuple(sorted(reader.unread)))
+    iterations = None if counts is None else tuple(counts.tolist())
+    return IrWork(kernel.name, kernel.num_warps, tuple(accesses), trip, iterations, work, tuple(sorted(reader.unread)))
+
+
+def trip_counts(kernel: TtgirKernel, arguments: Mapping[str, Any], grid: Sequence[int]) -> Floats | None:
+    """Iterations of the main loop for each program of `grid` in launch order (x fastest); None where they depend on
+    loaded data, on an argument without a value, or on a loop around it."""
+    reader = _Reader(kernel.function, kernel.layouts, arguments, grid, scalars_only=True)
+    return _iterations(reader, _main_loop(reader), grid)[1]
 
 
 def _main_loop(reader: _Reader) -> int | None:
@@ -799,7 +843,7 @@ def _main_loop(reader: _Reader) -> int | None:
         own = [f for f in reader.found if f.loops and f.loops[-1] == number]
         weight = (
             sum(f.op.name in _DOTS for f in own),
-            sum(f.access is not None for f in own),
+            sum(f.op.name in _ACCESSES | _BULK_LOADS | _BULK_STORES for f in own),
             len(op.children),
         )
         if best is None or weight > best:
@@ -924,12 +968,10 @@ def _shared_bytes(found: Sequence[_Found]) -> float:
     return total
 
 
-def _iterations(reader: _Reader, main: int | None, grid: Sequence[int]) -> tuple[str | None, tuple[float, ...] | None]:
-    """(text, value for each program) of the main loop's iterations, over the loops around it."""
-    if main is None:
-        return None, None
-    bounds = reader.trips.get(main)
-    if bounds is None:
+def _iterations(reader: _Reader, main: int | None, grid: Sequence[int]) -> tuple[str | None, Floats | None]:
+    """(text, value for each program) of the main loop's iterations."""
+    bounds = None if main is None else reader.trips.get(main)
+    if main is None or bounds is None:
         return None, None
     lower, upper, step = bounds
     text = None
@@ -939,12 +981,11 @@ def _iterations(reader: _Reader, main: int | None, grid: Sequence[int]) -> tuple
     if reader.parents.get(main):
         # Inside another loop the count of one pass is not the count of the CTA.
         return text, None
-    if any(v.loaded or v.numbers is None for v in bounds):
+    if lower.numbers is None or upper.numbers is None or step.numbers is None or any(v.loaded for v in bounds):
         return text, None
-    assert lower.numbers is not None and upper.numbers is not None and step.numbers is not None
     counts = np.maximum(-(-(upper.numbers - lower.numbers) // step.numbers), 0)
     programs = int(np.prod(grid)) if grid else 1
-    return text, tuple(float(c) for c in np.broadcast_to(counts, (programs,)))
+    return text, np.broadcast_to(counts, (programs,)).astype(float)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -954,16 +995,15 @@ def _iterations(reader: _Reader, main: int | None, grid: Sequence[int]) -> tuple
 def with_sass(
     ir: IrWork | None,
     sass: str | SassKernel,
-    rates: SmRates,
-    num_warps: int,
+    gpu: SmGpu,
+    resources: KernelResources,
     ctas_per_sm: int,
-    local_bytes_per_thread: int = 0,
-    l1_bytes: int | None = None,
-) -> tuple[CtaWork, KernelTiming | None]:
-    """The work with the loop's instruction mix, and the simulated timing of the SASS; None without encodings.
+) -> CtaWork:
+    """The work with what the machine code adds: the loop's instruction mix, and the simulated timing on `gpu`.
 
     `ir` tells how loads touch memory and how far the compiler unrolled the loop; without it lanes are taken to be
-    contiguous and the loop as not unrolled.
+    contiguous and the loop as not unrolled. The timing stays None where the text has no encodings, for a config that
+    cannot launch, and for kernels whose warps do different things.
     """
     code = parse_sass(sass) if isinstance(sass, str) else sass
     loop = main_loop(code)
@@ -971,14 +1011,21 @@ def with_sass(
     passes = 1.0
     if loop is not None and ir is not None:
         loads = [a for a in ir.accesses if a.where == "loop" and a.kind in ("load", "async copy")]
-        expected = sum(a.requested_bytes for a in loads) / (32.0 * num_warps)
+        expected = sum(a.requested_bytes for a in loads) / (32.0 * resources.num_warps)
         if expected > 0:
             passes = float(max(round(loop_bytes_loaded(code, loop) / expected), 1))
     if loop is not None:
         work = replace(work, loop_mix=loop_mix(code, loop, passes))
-    path = warp_path(code, loop, passes)
+    path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, loop, passes)
     if path is None:
-        return work, None
-    lines = ir.lines_by_bytes if ir is not None else {}
-    timing = time_path(path, rates, num_warps, ctas_per_sm, lines, local_bytes_per_thread, l1_bytes)
-    return replace(work, timing=timing), timing
+        return work
+    timing = time_path(
+        path,
+        sm_rates(gpu),
+        resources.num_warps,
+        ctas_per_sm,
+        ir.lines_by_bytes if ir is not None else {},
+        resources.spill_bytes or 0,
+        l1_bytes(gpu.limits, resources.shared_bytes + resources.static_shared_bytes, ctas_per_sm),
+    )
+    return replace(work, timing=timing)

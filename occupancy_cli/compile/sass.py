@@ -217,6 +217,11 @@ def main_loop(kernel: SassKernel) -> SassLoop | None:
     return max(kernel.loops, key=weight, default=None)
 
 
+def specialized_warps(kernel: SassKernel) -> bool:
+    """Whether warps of a CTA run different code (Triton's warp specialization moves registers between them)."""
+    return any(each.base == "USETMAXREG" for each in kernel.instructions)
+
+
 def loop_bytes_loaded(kernel: SassKernel, loop: SassLoop) -> int:
     """Bytes that one thread loads from global memory in one pass of a loop (bulk copies not counted)."""
     return sum(access_bytes(each.opcode) for each in kernel.body(loop) if each.base in ("LDG", "LDGSTS"))

@@ -80,11 +80,31 @@ class WarpPath:
         return bool(self.loop)
 
 
+class L1Limits(Protocol):
+    """The L1 and shared memory of an SM, which are one array."""
+
+    @property
+    def unified_l1_shared_bytes(self) -> int: ...
+    @property
+    def carveouts_bytes(self) -> tuple[int, ...]: ...
+    @property
+    def shared_reserved_per_cta_bytes(self) -> int: ...
+
+
+def l1_bytes(limits: L1Limits, shared_bytes: int, ctas_per_sm: int) -> int:
+    """What is left of the array for the L1 when `ctas_per_sm` CTAs of `shared_bytes` have theirs carved out."""
+    needed = ctas_per_sm * (shared_bytes + limits.shared_reserved_per_cta_bytes)
+    carved = next((c for c in sorted(limits.carveouts_bytes) if c >= needed), max(limits.carveouts_bytes))
+    return limits.unified_l1_shared_bytes - carved
+
+
 class SmGpu(Protocol):
     """What the simulation needs to know of a GPU; None where its profile has no value."""
 
     @property
     def arch(self) -> int: ...
+    @property
+    def limits(self) -> L1Limits: ...
     @property
     def sm_count(self) -> int | None: ...
     @property

@@ -1,0 +1,95 @@
+"""Compile every kernel variant of a measured surface and keep its TTGIR, SASS and resources beside the surface.
+
+    python validation/record_code.py tests/data/surfaces/NAME.jsonl.gz
+
+Run it with the Triton version that the surface was measured with (the description's `triton`); no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import lzma
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import triton
+from surfaces import _value, integer_arguments, read_surface, variant_key
+from triton.runtime import driver
+
+from occupancy_cli.compile.cubin import read_cubin
+from occupancy_cli.compile.triton_front import CompileOnlyDriver, TensorStandIn, compile_plainly
+
+NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+
+
+def disassemble(cubin: bytes) -> str:
+    """The text of `nvdisasm -c -hex`."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([str(NVDISASM), "-c", "-hex", file.name], capture_output=True, text=True, check=True)
+    return "\n".join(line for line in done.stdout.splitlines() if "/*" in line or line.strip().endswith(":"))
+
+
+def main(path: Path) -> None:
+    surface = read_surface(path)
+    if triton.__version__ != surface.about["triton"]:
+        sys.exit(f"{path.name} was measured with Triton {surface.about['triton']}, this is {triton.__version__}")
+    source = path.with_name(surface.about["source"])
+    spec = importlib.util.spec_from_file_location(source.name.replace(".", "_"), source)
+    if spec is None or spec.loader is None:
+        sys.exit(f"{source} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    limits = surface.gpu.limits
+    driver.set_active(
+        CompileOnlyDriver(
+            surface.gpu.arch, limits.shared_per_cta_optin_bytes, surface.gpu.sm_count or 1, limits.registers_per_sm
+        )
+    )
+    code: dict[str, Any] = {}
+    for row in surface.rows:
+        for about in surface.about["launches"]:
+            key = variant_key(about, row)
+            if key in code or not _value(about.get("if", 1), row):
+                continue
+            integers = integer_arguments(about, row)
+            values: dict[str, Any] = {}
+            for name, text in about["arguments"].items():
+                if name in integers:
+                    values[name] = integers[name]
+                else:
+                    values[name] = TensorStandIn(text.lstrip("*"), 16) if text.startswith("*") else 0.5
+            for name, text in {**about.get("constexprs", {}), **about.get("options", {})}.items():
+                values[name] = _value(text, row)
+            compiled = compile_plainly(getattr(module, about["kernel"]), values)
+            kernel = read_cubin(compiled["cubin"])[0]
+            reserved = limits.shared_reserved_per_cta_bytes if surface.gpu.arch >= 90 else 0
+            code[key] = {
+                "ttgir": compiled["ttgir"].replace(str(source.parent) + "/", ""),
+                "sass": disassemble(compiled["cubin"]),
+                "resources": {
+                    "shared_bytes": compiled["shared_bytes"],
+                    "num_warps": compiled["num_warps"],
+                    "threads_per_cta": 32 * compiled["num_warps"],
+                    "registers_per_thread": kernel.registers_per_thread,
+                    "spill_bytes": kernel.frame_bytes,
+                    "static_shared_bytes": max(kernel.static_shared_bytes - reserved, 0),
+                    "num_ctas": compiled["num_ctas"],
+                },
+            }
+            print(key, code[key]["resources"]["registers_per_thread"], "registers", flush=True)
+    text = json.dumps(code, sort_keys=True)
+    out = path.with_name(f"{surface.name}.code.json.xz")
+    out.write_bytes(lzma.compress(text.encode(), preset=9))
+    print(f"{len(code)} variants, {out.stat().st_size} bytes: {out.name}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

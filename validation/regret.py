@@ -1,0 +1,306 @@
+"""How good are recommendations? Regret of the model and of the rules people use, on measured surfaces.
+
+    python validation/regret.py [FOLDER] [--write]
+
+Regret is the time of what a rule chooses over the best that was measured, minus 1. Two questions: which split for a
+given config and batch, and which config and split for a given batch. Prints Markdown; `--write` puts it into
+`validation/regret.md`. Every surface of the folder takes part (see `surfaces.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
+
+import numpy as np  # noqa: E402
+from surfaces import FOLDER, Key, Surface, surfaces  # noqa: E402
+
+from occupancy_cli.model.cost import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
+
+Row = Mapping[str, Any]
+POINTS_PER_CONFIG = 8
+
+
+# ---- The rules people use. Each gives the splits for a config at a batch; a choice that was not measured is taken down
+# to the nearest measured one.
+
+
+def _units(row: Row) -> int:
+    """CTAs of one split: batch x head groups."""
+    return int(np.prod(row["grid"])) // int(row["nsplit"])
+
+
+def target_floor(target: float) -> Callable[[Row, Surface], float]:
+    return lambda row, _s: max(target // _units(row), 1)
+
+
+def target_ceil(target: float) -> Callable[[Row, Surface], float]:
+    return lambda row, _s: max(math.ceil(target / _units(row)), 1)
+
+
+def flash_attention(row: Row, surface: Surface) -> float:
+    """FlashAttention's num_splits_heuristic: one split from 80 % of the SMs on, else the fewest splits within 85 % of
+    the best wave efficiency, leaving out split counts that deal out the same tiles as fewer would."""
+    units, sms, tiles = _units(row), surface.gpu.sm_count or 1, int(row["tiles"])
+    if units >= 0.8 * sms:
+        return 1
+    counts = [s for s in range(1, min(128, sms, tiles) + 1) if s == 1 or -(-tiles // s) != -(-tiles // (s - 1))]
+    efficiency = {s: units * s / sms / math.ceil(units * s / sms) for s in counts}
+    return next(s for s in counts if efficiency[s] >= 0.85 * max(efficiency.values()))
+
+
+def power_of_two(row: Row, surface: Surface) -> float:
+    """The largest power of two that stays within two CTAs an SM."""
+    most = 2 * (surface.gpu.sm_count or 1) / _units(row)
+    return 2 ** math.floor(math.log2(most)) if most >= 1 else 1
+
+
+def share_of_sms(row: Row, surface: Surface) -> float:
+    """ExecuTorch: as many splits as keep the CTAs within 16/9 of the SMs."""
+    return max(16 / 9 * (surface.gpu.sm_count or 1) // _units(row), 1)
+
+
+def wave_cost(overhead: float, merge: float) -> Callable[[Sequence[Row], Surface], Row]:
+    """The measured split with the least ceil(waves) x (tiles a split + overhead) + merge x splits."""
+
+    def choose(rows: Sequence[Row], surface: Surface) -> Row:
+        def cost(row: Row) -> float:
+            slots = (surface.gpu.sm_count or 1) * int(row["ctas_per_sm"])
+            waves = math.ceil(int(np.prod(row["grid"])) / slots)
+            return waves * (int(row["tiles_per_split"]) + overhead) + merge * int(row["nsplit"])
+
+        return min(rows, key=cost)
+
+    return choose
+
+
+def snapped(rule: Callable[[Row, Surface], float]) -> Callable[[Sequence[Row], Surface], Row]:
+    """A rule that names a split count, as a choice among measured points."""
+
+    def choose(rows: Sequence[Row], surface: Surface) -> Row:
+        wanted = rule(rows[0], surface)
+        below = [row for row in rows if row["nsplit"] <= wanted]
+        return max(below or rows[:1], key=lambda row: int(row["nsplit"]))
+
+    return choose
+
+
+RULES: dict[str, Callable[[Sequence[Row], Surface], Row]] = {
+    "TARGET_CTAS=256, floor": snapped(target_floor(256)),
+    "TARGET_CTAS=256, ceil": snapped(target_ceil(256)),
+    "FlashAttention's heuristic": snapped(flash_attention),
+    "power of two within 2 CTAs/SM": snapped(power_of_two),
+    "16/9 of the SMs (ExecuTorch)": snapped(share_of_sms),
+    "ceil(waves) x tiles": wave_cost(0, 0),
+    "ceil(waves) x (tiles + 2) + splits / 10 (FlashInfer's form)": wave_cost(2, 0.1),
+}
+
+
+# ---- The model.
+
+
+def predicted_us(surface: Surface, row: Row, calibration: Calibration | None = None) -> float:
+    """Predicted time of a point: its launches one after the other."""
+    total = 0.0
+    for launch in surface.launches(row):
+        factors = calibration.of(launch) if calibration else None
+        one = estimate(surface.gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors)
+        total += math.inf if one.time_us is None else one.time_us
+    return total
+
+
+def calibration_points(surface: Surface, rows: Sequence[Row]) -> list[Row]:
+    """At most 8 points of one config, chosen without looking at times: the smallest case, the one whose CTAs come
+    nearest the SMs, and the largest, each with the fewest, a middle and the most splits."""
+    cases = sorted({surface.case(row) for row in rows}, key=lambda case: case[0][1])
+    sms = surface.gpu.sm_count or 1
+    by_case: dict[Key, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_case[surface.case(row)].append(row)
+    near = min(cases, key=lambda case: abs(int(np.prod(by_case[case][0]["grid"])) - sms))
+    chosen: list[Row] = []
+    for case in dict.fromkeys((cases[0], near, cases[-1])):
+        points = sorted(by_case[case], key=lambda row: int(np.prod(row["grid"])))
+        chosen += [points[i] for i in dict.fromkeys((0, len(points) // 3, len(points) - 1))]
+    return chosen[:POINTS_PER_CONFIG]
+
+
+def calibrate(surface: Surface) -> Calibration:
+    """A calibration of all kernels of a surface from at most 8 points a config."""
+    points = [
+        MeasuredPoint(surface.launches(row), surface.time_us(row))
+        for rows in _grouped(surface.rows, surface.config).values()
+        for row in calibration_points(surface, rows)
+    ]
+    return fit(surface.gpu, points)
+
+
+# ---- Regret.
+
+
+def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    groups: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups
+
+
+def regrets(
+    surface: Surface, choose: Callable[[Sequence[Row], Surface], Row], key: Callable[[Row], Any]
+) -> dict[Any, float]:
+    """Regret of `choose` for each group of points that share `key`."""
+    found = {}
+    for group, rows in _grouped(surface.rows, key).items():
+        best = min(surface.time_us(row) for row in rows)
+        found[group] = surface.time_us(choose(rows, surface)) / best - 1
+    return found
+
+
+def line(name: str, found: Mapping[Any, float]) -> str:
+    """A row of the table."""
+    values = 100 * np.array(sorted(found.values()))
+    within = 100 * np.mean(values <= 5)
+    return f"| {name} | {values.mean():.2f} | {np.percentile(values, 90):.1f} | {values.max():.1f} | {within:.0f} |"
+
+
+HEAD = ["| rule | mean % | p90 % | worst % | within 5 %, % |", "|---|---|---|---|---|"]
+
+
+def report(surface: Surface) -> list[str]:
+    """The surface's part of the document."""
+    by_split = lambda row: (surface.config(row), surface.case(row))  # noqa: E731
+    text = [f"## {surface.name}", ""]
+    text.append(
+        f"{surface.gpu.name}, {len(surface.rows)} points, {len(_grouped(surface.rows, surface.config))} configs, "
+        f"{len(_grouped(surface.rows, surface.case))} cases."
+    )
+    splits = surface.about["choice"] == ["nsplit"]
+    started = time.perf_counter()
+    predictions = {id(row): predicted_us(surface, row) for row in surface.rows} if surface.code else {}
+    seconds = time.perf_counter() - started
+    calibrated: dict[int, float] = {}
+    calibration = None
+    if surface.code:
+        calibration = calibrate(surface)
+        calibrated = {id(row): predicted_us(surface, row, calibration) for row in surface.rows}
+
+    def by(table: Mapping[int, float]) -> Callable[[Sequence[Row], Surface], Row]:
+        return lambda rows, _s: min(rows, key=lambda row: table[id(row)])
+
+    models = {"**model, nothing fitted**": predictions} if surface.code else {}
+    if calibration is not None:
+        models[f"**model, calibrated with {POINTS_PER_CONFIG} points a config**"] = calibrated
+    if surface.about["choice"]:
+        text += ["", "Choosing the split, for each config and case:", "", *HEAD]
+        if splits:
+            text += [line(name, regrets(surface, rule, by_split)) for name, rule in RULES.items()]
+        text += [line(name, regrets(surface, by(table), by_split)) for name, table in models.items()]
+    text += ["", "Choosing config and split together, for each case:", "", *HEAD]
+    if splits:
+        text += [line(f"{name}, first config", _first_config(surface, rule)) for name, rule in list(RULES.items())[:2]]
+        warps = _most_warps(surface)
+        text.append(line("most warps/SM, best split", regrets(surface, warps, surface.case)))
+    text += [line(name, regrets(surface, by(table), surface.case)) for name, table in models.items()]
+    if not surface.code:
+        return text
+    text += ["", *_errors(surface, predictions, calibrated), ""]
+    assert calibration is not None
+    text.append(
+        f"Calibration: {calibration.points} points, {calibration.fit_error_percent:.1f} % left after the fit; "
+        f"{len(calibration.undetermined)} of {3 * len(calibration.factors)} factors not determined by them."
+    )
+    text.append(f"Predicting all points took {seconds:.1f} s, simulation included.")
+    worst = sorted(regrets(surface, by(predictions), by_split).items(), key=lambda item: -item[1])[:5]
+    text += ["", "Worst choices of the unfitted model:", ""]
+    for (config, case), value in worst:
+        rows = [r for r in surface.rows if surface.config(r) == config and surface.case(r) == case]
+        chose = min(rows, key=lambda row: predictions[id(row)])
+        best = min(rows, key=surface.time_us)
+        text.append(
+            f"- {_text(config)}, {_text(case)}: {100 * value:.1f} %: chose {_text(surface.choice(chose))} "
+            f"(measured {surface.time_us(chose):.1f}, predicted {predictions[id(chose)]:.1f} us), best "
+            f"{_text(surface.choice(best))} ({surface.time_us(best):.1f}, {predictions[id(best)]:.1f} us)"
+        )
+    return text
+
+
+def _first_config(surface: Surface, rule: Callable[[Sequence[Row], Surface], Row]) -> dict[Any, float]:
+    """Regret against the best of all configs when the first config is kept and `rule` chooses the split."""
+    first = surface.config(surface.rows[0])
+    found = {}
+    for case, rows in _grouped(surface.rows, surface.case).items():
+        best = min(surface.time_us(row) for row in rows)
+        found[case] = surface.time_us(rule([r for r in rows if surface.config(r) == first], surface)) / best - 1
+    return found
+
+
+def _most_warps(surface: Surface) -> Callable[[Sequence[Row], Surface], Row]:
+    def choose(rows: Sequence[Row], _surface: Surface) -> Row:
+        most = max(int(row["ctas_per_sm"]) * int(row["num_warps"]) for row in rows)
+        held = [row for row in rows if int(row["ctas_per_sm"]) * int(row["num_warps"]) == most]
+        return min(held, key=surface.time_us)
+
+    return choose
+
+
+def _text(key: Key) -> str:
+    return " ".join(f"{name} {value}" for name, value in key)
+
+
+def ratio_errors(surface: Surface, table: Mapping[int, float], same_config: bool) -> np.ndarray:
+    """log of predicted over measured ratio for pairs of points of one case, of one config or of two."""
+    errors = []
+    for rows in _grouped(surface.rows, surface.case).values():
+        logs = np.array([math.log(table[id(r)] / surface.time_us(r)) for r in rows])
+        configs = [surface.config(r) for r in rows]
+        for i in range(len(rows)):
+            for j in range(i):
+                if (configs[i] == configs[j]) == same_config:
+                    errors.append(logs[i] - logs[j])
+    return np.array(errors)
+
+
+def _errors(surface: Surface, predictions: Mapping[int, float], calibrated: Mapping[int, float]) -> list[str]:
+    text = [
+        "| prediction | predicted / measured, median | its spread (1 sd), % | ratio of two splits of a config, rms error %"
+        " | ratio of two configs, rms error % |",
+        "|---|---|---|---|---|",
+    ]
+    for name, table in (("nothing fitted", predictions), ("calibrated", calibrated)):
+        logs = np.array([math.log(table[id(r)] / surface.time_us(r)) for r in surface.rows])
+        pairs = [100 * math.sqrt(np.mean(ratio_errors(surface, table, same) ** 2)) for same in (True, False)]
+        text.append(
+            f"| {name} | {math.exp(np.median(logs)):.2f} | {100 * logs.std():.1f} | {pairs[0]:.1f} | {pairs[1]:.1f} |"
+        )
+    return text
+
+
+INTRODUCTION = """# Regret of recommendations on measured surfaces
+
+Made by `python validation/regret.py --write`. Regret: time of what a rule chooses / best measured time - 1.
+
+The model's numbers come from the kernels' own TTGIR and SASS (recorded beside each surface), the GPU's profile in
+`hw_profiles/`, and an H200's instruction rates, latencies and launch costs timed by `validation/sm_constants.cu`.
+Nothing was fitted to the times of a surface for the rows "nothing fitted".
+"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    folder = next((Path(a) for a in arguments if not a.startswith("--")), FOLDER)
+    text = INTRODUCTION
+    for surface in surfaces(folder):
+        text += "\n" + "\n".join(report(surface)) + "\n"
+    print(text)
+    if "--write" in arguments:
+        (Path(__file__).resolve().parent / "regret.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
