@@ -141,7 +141,8 @@ class CompileOutcome:
     """What came of one request: resources, or why there are none.
 
     `message` is one sentence, `output` what the compiler printed. `notes` says what was not as asked (a full compile
-    where the short one is not possible). `toolchain` has triton and ptxas versions.
+    where the short one is not possible). `toolchain` has triton and ptxas versions. `binary` is the file of the cubin
+    and the kernel's name in it, where the compile was asked to keep it.
     """
 
     resources: KernelResources | None
@@ -154,6 +155,7 @@ class CompileOutcome:
     work: Mapping[str, Any] = field(default_factory=dict)
     buffers: tuple[Mapping[str, Any], ...] = ()
     cached: bool = False
+    binary: tuple[str, str] | None = None
 
     @property
     def ok(self) -> bool:

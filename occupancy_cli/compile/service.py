@@ -161,8 +161,12 @@ class CompileService:
 
     # --- compiling ---
 
-    def compile_all(self, requests: Sequence[CompileRequest]) -> list[CompileOutcome]:
-        """The outcome of each request, in order. Requests that share a key are compiled once."""
+    def compile_all(self, requests: Sequence[CompileRequest], *, keep_in: Path | None = None) -> list[CompileOutcome]:
+        """The outcome of each request, in order. Requests that share a key are compiled once.
+
+        With `keep_in`, a folder of this machine, everything is compiled anew and each cubin left there
+        (`CompileOutcome.binary`), with a Triton cache in `keep_in`/triton that launches of the same kernels find.
+        """
         outcomes: dict[_Index, CompileOutcome] = {}
         todo: dict[_Index, CompileRequest] = {}
         order = []
@@ -170,12 +174,12 @@ class CompileService:
             index = (request.key(), request.stop_above)
             order.append(index)
             if index not in outcomes and index not in todo:
-                known = self._recall(request)
+                known = self._recall(request) if keep_in is None else None
                 if known is not None:
                     outcomes[index] = known
                 else:
                     todo[index] = request
-        outcomes |= self._run(todo)
+        outcomes |= self._run(todo, keep_in)
         return [outcomes[i] for i in order]
 
     def _recall(self, request: CompileRequest) -> CompileOutcome | None:
@@ -186,7 +190,7 @@ class CompileService:
             return None
         return replace(outcome_from(payload), cached=True)
 
-    def _run(self, todo: Mapping[_Index, CompileRequest]) -> dict[_Index, CompileOutcome]:
+    def _run(self, todo: Mapping[_Index, CompileRequest], keep_in: Path | None) -> dict[_Index, CompileOutcome]:
         outcomes: dict[_Index, CompileOutcome] = {}
         if not todo:
             return outcomes
@@ -196,6 +200,8 @@ class CompileService:
             pool = self._pool()
             for index, request in _likely_longest_first(todo):
                 message = {"action": "compile", "request": request.to_message()}
+                if keep_in is not None:
+                    message["keep_in"] = str(keep_in)
                 futures[pool.submit(perform, message, self.limits)] = index
             for future in _as_they_finish(futures):
                 index = futures[future]
@@ -221,9 +227,10 @@ class CompileService:
         self.compiled += 1
         if "error" in answer:
             return failure_from(answer)
-        payload = {k: v for k, v in answer.items() if k not in ("files", "env", "output")}
+        payload = {k: v for k, v in answer.items() if k not in ("files", "env", "output", "binary")}
         self._remember(self._key(request.identity()), payload, answer)
-        return replace(outcome_from(payload), output=answer.get("output", ""))
+        binary = tuple(answer["binary"]) if "binary" in answer else None
+        return replace(outcome_from(payload), output=answer.get("output", ""), binary=binary)
 
     def _remember(self, key: str, payload: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         if self.cache is not None:

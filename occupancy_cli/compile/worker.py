@@ -240,6 +240,10 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
             "spill_bytes": mine.frame_bytes,
             "static_shared_bytes": max(0, mine.static_shared_bytes - reserved),
         }
+        if "keep_in" in message:
+            file = Path(message["keep_in"]) / f"{request.key()}.cubin"
+            file.write_bytes(result["cubin"])
+            answer["binary"] = [str(file), result["name"]]
     return answer
 
 
@@ -274,7 +278,7 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
     _install(message["request"])
     started = time.perf_counter()
     reads = EnvironmentReads()
-    with reads.recording():
+    with reads.recording(), _triton_cache(message.get("keep_in")):
         answer = _compile(message)
     answer["seconds"] = time.perf_counter() - started
     answer |= _dependencies(message["request"]["source"])
@@ -282,6 +286,18 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
     answer["files"] = answer["files"] | _tool_hashes(reads.values)
     answer["toolchain"] = _toolchain(message["request"]["target"]["arch"])
     return answer
+
+
+@contextlib.contextmanager
+def _triton_cache(folder: str | None) -> Iterator[None]:
+    """While active, Triton's own cache lies in `folder`/triton, for a process that launches what is compiled here."""
+    private = os.environ["TRITON_CACHE_DIR"]
+    if folder is not None:
+        os.environ["TRITON_CACHE_DIR"] = str(Path(folder) / "triton")
+    try:
+        yield
+    finally:
+        os.environ["TRITON_CACHE_DIR"] = private
 
 
 def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str]:
