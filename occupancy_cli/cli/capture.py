@@ -70,7 +70,7 @@ def capture(
     request = CaptureRequest(script, tuple(arguments or ()), out, profile, live, module, most, overwrite)
     result = run(request)
     if output_format is Format.table:
-        _print_capture(result)
+        _print_capture(result, with_notes=not analyze)
     if result.spec_paths and analyze:
         # A run on a GPU that was not named is analyzed for that GPU.
         target = profile or options.resolve_gpu("local", hw_profiles)
@@ -95,7 +95,7 @@ def analyze_captured(result: CaptureResult, gpu: GpuProfile, service: CompileSer
     from occupancy_cli.intake.kernel_input import read_kernel_input
 
     kernels: list[Any] = []
-    notes = list(notes_of(result))
+    notes = [f"the specs are in {result.folder}", *notes_of(result)]
     last: Report | None = None
     for spec, path in zip(result.captured.specs, result.spec_paths, strict=True):
         try:
@@ -116,7 +116,7 @@ def analyze_captured(result: CaptureResult, gpu: GpuProfile, service: CompileSer
 def notes_of(result: CaptureResult) -> Sequence[str]:
     """What a reader of a capture should know: launches without a spec, and what the kernel files lack."""
     captured = result.captured
-    notes = [f"{n.kernel}: {n.launches} launches not captured: {n.reason}" for n in captured.not_captured]
+    notes = [str(n) for n in captured.not_captured]
     for spec in captured.specs:
         notes += [f"{spec.file}: {note}" for note in spec.notes if "is a constant of the kernel file" not in note]
         if spec.removed:
@@ -125,7 +125,7 @@ def notes_of(result: CaptureResult) -> Sequence[str]:
     return [*notes, *captured.notes]
 
 
-def _print_capture(result: CaptureResult) -> None:
+def _print_capture(result: CaptureResult, *, with_notes: bool) -> None:
     from occupancy_cli.cli.console import counted, make_console, make_table
 
     captured = result.captured
@@ -143,7 +143,7 @@ def _print_capture(result: CaptureResult) -> None:
         configs = f"{spec.configs:,}" + (" autotuned" if spec.tuned else "")
         table.add_row(spec.file, f"{spec.launches:,}", configs, grid, spec.source)
     console.print(table)
-    notes = notes_of(result)
+    notes = notes_of(result) if with_notes else ()
     for note in notes[:_SHOWN_NOTES]:
         console.print(f"note: {note}")
     if len(notes) > _SHOWN_NOTES:

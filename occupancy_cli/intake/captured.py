@@ -36,7 +36,10 @@ CANNOT_SEE_LIVE = CANNOT_SEE[1:]
 
 @dataclass(frozen=True)
 class CapturedSpec:
-    """One spec of a capture. `source` is `file:line` of the kernel, `launches` counts real ones, not candidates."""
+    """One spec of a capture. `source` is `file:line` of the kernel.
+
+    `launches` counts real ones: it is 0 where only an autotuner's other configs have these arguments.
+    """
 
     file: str
     kernel: str
@@ -58,6 +61,10 @@ class NotCaptured:
     source: str
     reason: str
     launches: int
+
+    def __str__(self) -> str:
+        count = f"{self.launches:,} launch{'es' if self.launches != 1 else ''}"
+        return f"{self.kernel}, {self.source}: {count} without a spec: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -153,8 +160,7 @@ def captured_from(lines: Iterable[str], title: str) -> Captured:
     kernel_files: dict[str, str] = {}
     for group in groups.values():
         for variants in _split_by_grid(_variants(group, records)):
-            if any(v.launches for v in variants):
-                specs.append(_write(group[0], variants, records, stems, files, kernel_files, title))
+            specs.append(_write(group[0], variants, records, stems, files, kernel_files, title))
     not_captured = [
         NotCaptured(records.kernels[kernel]["name"], _source(records.kernels[kernel]), reason, count)
         for (kernel, reason), count in lost.items()
@@ -360,8 +366,11 @@ def _write(
     launches = sum(v.launches for v in variants)
     data = _spec_data(launch, variants, reference, stem)
     head = [f"# {title}", f"# {kernel['qualname']}, {_source(kernel)}: {_times(launches)}."]
-    if tuned > 1:
+    own = sum(bool(v.configs) for v in variants)
+    if tuned > 1 and own >= tuned:
         head.append(f"# {tuned} autotune configs, all listed; `check` looks at those that pruning leaves.")
+    elif tuned > 1:
+        head.append(f"# {own} of its {tuned} autotune configs: with the others its arguments are of other types.")
     files[f"{stem}.yaml"] = "\n".join([*head, *(f"# {n}" for n in notes)]) + "\n" + _yaml(data)
     return CapturedSpec(
         file=f"{stem}.yaml",
@@ -378,6 +387,8 @@ def _write(
 
 
 def _times(count: int) -> str:
+    if not count:
+        return "no launch, but configs that its autotuner may choose"
     return f"{count:,} launch{'es' if count != 1 else ''}"
 
 

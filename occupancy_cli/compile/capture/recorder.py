@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 from triton.runtime.jit import JITFunction
 
-from occupancy_cli.compile.capture.snapshot import CannotSnapshot, Snapshot, is_jit_callable, literal, snapshot
+from occupancy_cli.compile.capture.snapshot import CannotSnapshot, Snapshot, is_jit_callable, line_of, literal, snapshot
 
 FLUSH_COUNTS_AFTER_S = 1.0
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -209,7 +209,7 @@ class Recorder:
                 qualname=jit.fn.__qualname__,
                 module=jit.fn.__module__,
                 file=os.path.abspath(jit.fn.__code__.co_filename),  # noqa: PTH100 (resolving links would rename it)
-                line=int(getattr(jit, "starting_line_number", 0) or 0),
+                line=line_of(jit),
                 reference=_reference(jit),
             )
         return known

@@ -112,7 +112,7 @@ class _Writer:
 
     def text(self, kernel: JITFunction) -> str:
         head = [
-            f"# {kernel.fn.__qualname__} as it was launched, from {_file(kernel)}:{_line(kernel)}.",
+            f"# {kernel.fn.__qualname__} as it was launched, from {_file(kernel)}:{line_of(kernel)}.",
             "# Written by `occupancy capture`: JIT functions and constants as they were then, without decorators.",
         ]
         head += [f"# Left out: {one}" for one in self.left_out]
@@ -176,7 +176,7 @@ class _Writer:
             raise CannotSnapshot(f"{jit.fn.__name__} has local names that its globals would need: {', '.join(clash)}")
         body = _body(source, node, {old: new for old, new in renamed.items() if old != new})
         signature = self._signature(jit, baked)
-        where = f"# {_file(jit)}:{_line(jit)}"
+        where = f"# {_file(jit)}:{line_of(jit)}"
         self._functions.append(f"{where}\n{self._decorator(jit)}\ndef {name}({signature}):\n{body}")
         return name
 
@@ -327,7 +327,7 @@ class _Writer:
 # --- reading functions -------------------------------------------------------------------------------------------
 
 
-def _line(jit: Any) -> int:
+def line_of(jit: Any) -> int:
     """Line of the `def`, where Triton knows it, else of its first decorator."""
     return int(getattr(jit, "def_file_line_number", 0) or getattr(jit, "starting_line_number", 0) or 0)
 
@@ -410,7 +410,10 @@ def _body(source: str, node: ast.FunctionDef, renamed: Mapping[str, str]) -> str
         # `def f(x): return x`, also with the signature over several lines.
         head = lines[first.lineno - 1][first.col_offset :]
         return "    " + b"".join([head, *lines[first.lineno :]]).decode().rstrip()
-    return b"".join(lines[first.lineno - 1 :]).decode().rstrip()
+    start = first.lineno - 1
+    while start > node.lineno and lines[start - 1].strip()[:1] in (b"", b"#"):  # comments above the first statement
+        start -= 1
+    return b"".join(lines[start:]).decode().rstrip()
 
 
 def _reachable(module: str, value: Any, name: str | None = None) -> bool:

@@ -82,6 +82,9 @@ class _Stream:
 
     synchronize = wait_stream = wait_event = _nothing
 
+    def is_capturing(self) -> bool:
+        return False
+
     def record_event(self, event: Any = None) -> Any:
         return event or _Event()
 
