@@ -269,8 +269,8 @@ def ratio_errors(surface: Surface, table: Mapping[int, float], same_config: bool
 
 def _errors(surface: Surface, predictions: Mapping[int, float], calibrated: Mapping[int, float]) -> list[str]:
     text = [
-        "| prediction | predicted / measured, median | its spread (1 sd), % | ratio of two splits of a config, rms error %"
-        " | ratio of two configs, rms error % |",
+        "| prediction | predicted / measured, median | its spread (1 sd), % | two splits of a config: rms error of their"
+        " ratio, % | two configs: the same, % |",
         "|---|---|---|---|---|",
     ]
     for name, table in (("nothing fitted", predictions), ("calibrated", calibrated)):

@@ -85,7 +85,10 @@ class KernelLaunch:
     def specialization(self) -> str:
         """A name that launches of the same compiled kernel share: what a calibration is kept under."""
         held = self.resources
-        return f"{self.kernel} {held.num_warps} warps {held.registers_per_thread} registers {held.shared_bytes} bytes"
+        return (
+            f"{self.kernel}: {held.num_warps} warps, {held.registers_per_thread} registers, {held.spill_bytes} bytes "
+            f"spilled, {held.shared_bytes} bytes shared"
+        )
 
 
 @dataclass(frozen=True)
@@ -469,6 +472,14 @@ def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> C
                 break
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     open_ = np.sqrt(np.diag(covariance)) > 0.7 * prior
+    # A kernel without a loop has no iteration time, one that fills its SM alone shares with nobody.
+    for point in usable:
+        for launch in point.launches:
+            at = 3 * index[launch.specialization]
+            if launch.shape.max_iterations == 0 or (launch.work.timing and not any(launch.work.timing.iteration_near)):
+                open_[at + 1] = False
+            if launch.occupancy.ctas_per_sm == 1:
+                open_[at + 2] = False
     errors = current[: len(usable)] * _POINT_ERROR
     return Calibration(
         tuple((name, Factors(*np.exp(logs[3 * i : 3 * i + 3]).tolist())) for name, i in index.items()),

@@ -349,7 +349,9 @@ def _cost(opcode: str, rates: SmRates, latency: float, lines: float | None, outg
         wait = latency if base.startswith("ATOM") else _MIO_RELEASE
         return _Cost("mio", 2, wavefronts, wait, _MIO_RELEASE, 32.0 * size)
     if base == "LDL":
-        return _Cost("mio", 2, wavefronts, latency if outgrown else 35, _MIO_RELEASE, 32.0 * size if outgrown else 0)
+        # Local memory that the L1 cannot hold comes from the L2, wherever the rest of the data lies.
+        wait = rates.near_latency_cycles if outgrown else 35
+        return _Cost("mio", 2, wavefronts, wait, _MIO_RELEASE, 32.0 * size if outgrown else 0)
     if base == "STL":
         return _Cost("mio", 2, wavefronts, _MIO_RELEASE, _MIO_RELEASE, 32.0 * size if outgrown else 0)
     if base in ("LDS", "ATOMS"):
