@@ -45,7 +45,7 @@ COMMON_BEST = 8
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class ChosenPoint:
     """A point that is a candidate, and whether its knobs are those used now."""
 
     point: Point
@@ -77,7 +77,7 @@ def recommend(
         )
     kernel = prepare(given, gpu, service.describe, sets, os.environ)
     asked = batches or tuple(int(v) for v in kernel.settings["batch"].values)
-    chosen = {batch: _points(kernel, gpu, batch, sets) for batch in asked}
+    chosen = {batch: candidate_points(kernel, gpu, batch, sets) for batch in asked}
     flat = [c.point for batch in asked for c in chosen[batch]]
     analyzed = iter(compile_points(kernel, gpu, service, flat))
     rankings = []
@@ -134,29 +134,34 @@ def _with_common_settings(
         candidates = [
             candidate
             for each in compile_points(kernel, gpu, service, chosen)
-            if (candidate := _candidate(kernel, gpu, ranking.batch, each)[0]) is not None
+            if (candidate := candidate_of(kernel, gpu, ranking.batch, each)[0]) is not None
         ]
         widened.append(rank(gpu, candidates, ranking.incumbent.candidate if ranking.incumbent else None))
     return widened
 
 
-def _points(kernel: Kernel, gpu: GpuProfile, batch: int, sets: Mapping[str, Setting]) -> list[_Chosen]:
-    """Every candidate at one batch: configs x knob values; those that launch the same once, the incumbent's first."""
+def candidate_points(
+    kernel: Kernel, gpu: GpuProfile, batch: int | None, sets: Mapping[str, Setting], *, full: bool = False
+) -> list[ChosenPoint]:
+    """Every candidate at one batch: configs x knob values; those that launch the same once, the incumbent's first.
+
+    `batch` is None for a kernel without a shape of that name. `full` compiles configs over the cap to the end.
+    """
     spec = kernel.given.spec
     where = kernel.given.document.path
     values = {
-        name: batch if name == "batch" else one_value(setting.values, name, where)
+        name: batch if name == "batch" and batch is not None else one_value(setting.values, name, where)
         for name, setting in kernel.settings.items()
         if name not in spec.knobs or name not in sets
     }
     now = {n: kernel.settings[n].values[0] for n in spec.knobs}
     override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
-    found: dict[Any, _Chosen] = {}
+    found: dict[Any, ChosenPoint] = {}
     for config in kernel.configs:
         for knobs in [now, *_knob_choices(kernel, values | now, config, override, list(spec.knobs), sets)]:
-            point = make_point(kernel, gpu, values | knobs, config, override, stop_above(gpu, full=False))
+            point = make_point(kernel, gpu, values | knobs, config, override, stop_above(gpu, full=full))
             same = (repr(point.config), tuple((p.grid, p.request.identity_text()) for p in point.launches))
-            found.setdefault(same, _Chosen(point, knobs == now))
+            found.setdefault(same, ChosenPoint(point, knobs == now))
     return list(found.values())
 
 
@@ -182,13 +187,13 @@ def _knob_choices(
 
 
 def _rank(
-    kernel: Kernel, gpu: GpuProfile, batch: int, mine: Sequence[tuple[_Chosen, AnalyzedPoint]]
+    kernel: Kernel, gpu: GpuProfile, batch: int, mine: Sequence[tuple[ChosenPoint, AnalyzedPoint]]
 ) -> tuple[Ranking, list[str]]:
     candidates: list[Candidate] = []
     incumbents: list[Candidate] = []
     failed: dict[str, None] = {}
     for chosen, analyzed in mine:
-        candidate, why = _candidate(kernel, gpu, batch, analyzed)
+        candidate, why = candidate_of(kernel, gpu, batch, analyzed)
         if candidate is None:
             failed[why] = None
             continue
@@ -203,7 +208,8 @@ def _rank(
     return rank(gpu, candidates, incumbent), list(failed)
 
 
-def _candidate(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint) -> tuple[Candidate | None, str]:
+def candidate_of(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint) -> tuple[Candidate | None, str]:
+    """A compiled point as a candidate to rank, or None and why it cannot launch. `InputError` where no work is given."""
     point = analyzed.point
     launches = []
     for plan, outcome in zip(point.launches, analyzed.outcomes, strict=True):
