@@ -8,6 +8,7 @@ and starts another. Started as `python -m occupancy_cli.compile.worker`.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import importlib
 import importlib.util
@@ -15,6 +16,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import sys
 import sysconfig
 import tempfile
@@ -310,7 +312,9 @@ def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _install(message: Mapping[str, Any]) -> None:
-    from occupancy_cli.compile import triton_front
+    # All of Triton and what reads cubins is imported before any kernel file puts its folder on the path: a file there
+    # called copy.py or token.py must not take the place of the standard library's.
+    from occupancy_cli.compile import cubin, triton_front  # noqa: F401
 
     triton_front.install_driver(**message["target"])
 
@@ -339,9 +343,16 @@ def _trace(bad: BaseException) -> str:
     return "".join(traceback.format_exception(type(bad), bad, bad.__traceback__))[-4000:]
 
 
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process with the one that started it, however that ends (Linux: PR_SET_PDEATHSIG)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def main() -> None:
     """Serve requests from standard input until it closes. Arguments: the capture file, the memory limit in bytes."""
     capture, memory_bytes = sys.argv[1], int(sys.argv[2])
+    _end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     # From here on whatever is printed, by Python, LLVM or a child, lands in the capture file.
