@@ -111,7 +111,7 @@ def test_a_calibration_recovers_factors_and_says_what_the_points_leave_open():
     assert Calibration.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     # Points with one CTA an SM say nothing of sharing.
     alone = fit(Gpu(), [MeasuredPoint((launch(100, n),), timed(100, n)) for n in (1, 5, 20)])
-    assert [name.split(": ")[1] for name in alone.undetermined] == ["sharing"]
+    assert [name.rsplit(": ", 1)[1] for name in alone.undetermined] == ["sharing"]
 
 
 def test_without_an_sm_count_there_is_no_time_but_a_reason():
