@@ -52,10 +52,11 @@ class WorkerFailure(Exception):
 
 
 class WorkerClient:
-    """One worker process, started when first needed."""
+    """One worker process, started when first needed: `module` is run as a program and answers JSON lines."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, module: str = "occupancy_cli.compile.worker") -> None:
         self.limits = limits
+        self.module = module
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         with _all_lock:
@@ -86,7 +87,7 @@ class WorkerClient:
             return self._process
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="occupancy-worker-")
-        command = [sys.executable, "-u", "-m", "occupancy_cli.compile.worker", str(self._capture())]
+        command = [sys.executable, "-u", "-m", self.module, str(self._capture())]
         self._process = subprocess.Popen(
             [*command, str(self.limits.memory_bytes)],
             stdin=subprocess.PIPE,

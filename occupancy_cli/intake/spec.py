@@ -186,6 +186,10 @@ class KernelSpecFile(Launch):
     derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
     followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
     partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
+    inputs: str | None = Field(
+        None,
+        description="file.py:function(values, device) that returns the tensors by argument name, for `occupancy measure`",
+    )
     check: Check = Check()
 
 
