@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, cta_work, launch_shape, points, prepare
-from occupancy_cli.compile.request import CompileOutcome
+from occupancy_cli.compile.request import CompileOutcome, TimeOn
 from occupancy_cli.compile.service import CompileService
+from occupancy_cli.compile.timing import digest_of, merged, work_from
 from occupancy_cli.intake.kernel_input import KernelInput
 from occupancy_cli.intake.settings import Setting
 from occupancy_cli.model.cost import TimeEstimate, estimate
 from occupancy_cli.model.insights import Variant, observations
 from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.model.work import CtaWork
 from occupancy_cli.report import schema
 from occupancy_cli.version import VERSION
 
@@ -34,14 +37,17 @@ def analyze(
     sets: Mapping[str, Setting],
     *,
     full: bool = False,
+    timed: bool = False,
     command: str = "analyze",
 ) -> schema.Report:
     """A Report with one `Config` per config and combination of settings, in the kernel's own order.
 
-    `full` compiles configs over the cap through ptxas too (their registers are then known).
+    `full` compiles configs over the cap through ptxas too (their registers are then known); `timed` predicts the time
+    of each launch whose grid and iterations the spec gives.
     """
     kernel = prepare(given, gpu, service.describe, sets, os.environ)
-    analyzed = compile_points(kernel, gpu, service, points(kernel, gpu, stop_above(gpu, full=full)))
+    chosen = points(kernel, gpu, stop_above(gpu, full=full))
+    analyzed = compile_points(kernel, gpu, service, chosen, timed=timed)
     return schema.Report(
         command=command,
         toolchain=toolchain(service, analyzed),
@@ -58,10 +64,11 @@ def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
 
 
 def compile_points(
-    kernel: Kernel, gpu: GpuProfile, service: CompileService, chosen: list[Point]
+    kernel: Kernel, gpu: GpuProfile, service: CompileService, chosen: list[Point], *, timed: bool = False
 ) -> list[AnalyzedPoint]:
-    """Compile every launch of every point; equal specializations once."""
-    requests = [launch.request for point in chosen for launch in point.launches]
+    """Compile every launch of every point; equal specializations once. `timed`: read each kernel's time on `gpu` too."""
+    time_on = TimeOn(gpu.id, digest_of(gpu), tuple(gpu_dirs(gpu))) if timed else None
+    requests = [replace(launch.request, time_on=time_on) for point in chosen for launch in point.launches]
     outcomes = iter(service.compile_all(requests))
     return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
 
@@ -127,7 +134,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> sch
         resources=build.resources_part(outcome.resources),
         occupancy=build.occupancy_part(occupancy),
         launch=build.launch_part(waves),
-        time=build.time_part(time_of(kernel, gpu, point.main, outcome)),
+        time=build.time_part(time_of(kernel, gpu, point.main, outcome)) if outcome.timings else None,
         followed_by=[
             _follower(kernel, gpu, plan, result)
             for plan, result in zip(point.followers, analyzed.outcomes[1:], strict=True)
@@ -144,7 +151,18 @@ def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileO
     if shape is None:
         return None
     occupancy = build.occupancy_on(gpu, outcome.resources)
-    return estimate(gpu, outcome.resources, occupancy, cta_work(kernel.given, plan), shape)
+    return estimate(gpu, outcome.resources, occupancy, work_of(kernel, gpu, plan, outcome), shape)
+
+
+def gpu_dirs(gpu: GpuProfile) -> list[str]:
+    """The folder of the profile's own file, for a worker that has to load it."""
+    return [str(Path(gpu.path).parent)] if gpu.path else []
+
+
+def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
+    """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
+    found = outcome.timings.get(digest_of(gpu))
+    return merged(cta_work(kernel.given, plan), None if found is None else work_from(found))
 
 
 def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Follower:
@@ -159,7 +177,7 @@ def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: Compil
         resources=build.resources_part(outcome.resources),
         occupancy=build.occupancy_part(occupancy),
         launch=build.launch_part(build.waves_of(gpu, outcome.resources, occupancy, plan.grid)),
-        time=build.time_part(time_of(kernel, gpu, plan, outcome)),
+        time=build.time_part(time_of(kernel, gpu, plan, outcome)) if outcome.timings else None,
     )
 
 

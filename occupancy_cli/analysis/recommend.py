@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.analysis import build
-from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, stop_above, toolchain
+from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, stop_above, toolchain, work_of
 from occupancy_cli.analysis.plan import (
     Kernel,
     Point,
-    cta_work,
     knob_candidates,
     launch_shape,
     make_point,
@@ -79,7 +78,7 @@ def recommend(
     asked = batches or tuple(int(v) for v in kernel.settings["batch"].values)
     chosen = {batch: candidate_points(kernel, gpu, batch, sets) for batch in asked}
     flat = [c.point for batch in asked for c in chosen[batch]]
-    analyzed = iter(compile_points(kernel, gpu, service, flat))
+    analyzed = iter(compile_points(kernel, gpu, service, flat, timed=True))
     rankings = []
     everything: list[AnalyzedPoint] = []
     failed: dict[int, list[str]] = {}
@@ -133,7 +132,7 @@ def _with_common_settings(
         ]
         candidates = [
             candidate
-            for each in compile_points(kernel, gpu, service, chosen)
+            for each in compile_points(kernel, gpu, service, chosen, timed=True)
             if (candidate := candidate_of(kernel, gpu, ranking.batch, each)[0]) is not None
         ]
         widened.append(rank(gpu, candidates, ranking.incumbent.candidate if ranking.incumbent else None))
@@ -225,7 +224,7 @@ def candidate_of(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: Analyzed
                 where=kernel.given.document.where((*plan.at, "work")),
                 hint="Give its grid and work.iterations.",
             )
-        work = replace(cta_work(kernel.given, plan))
+        work = work_of(kernel, gpu, plan, outcome)
         launches.append(KernelLaunch(plan.request.source.kernel, outcome.resources, occupancy, work, shape))
     nsplit = point.names.get("nsplit")
     partials = kernel.given.spec.partials_bytes

@@ -94,6 +94,11 @@ class ResultCache:
         row = (key, depends, text, digest, triton, seconds, time.time())
         self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row, write=True)
 
+    def seconds(self, key: str) -> float | None:
+        """How long the result for `key` took to make, whatever its sources were then; None when it never was made."""
+        rows = self._run("SELECT MAX(seconds) FROM results WHERE key = ?", (key,)) or [(None,)]
+        return None if rows[0][0] is None else float(rows[0][0])
+
     def info(self) -> CacheInfo:
         """Where the cache is, how much is in it, for which Triton versions."""
         rows = self._run("SELECT triton, COUNT(*) FROM results GROUP BY triton ORDER BY triton") or []

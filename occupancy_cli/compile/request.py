@@ -59,6 +59,15 @@ class ArgumentValue:
 
 
 @dataclass(frozen=True)
+class TimeOn:
+    """A GPU on which the compiled kernel's time is wanted too: its profile's id, and the name of all that it says."""
+
+    gpu: str
+    digest: str
+    profile_dirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class CompileRequest:
     """One launch to compile.
 
@@ -73,6 +82,7 @@ class CompileRequest:
     options: tuple[tuple[str, int], ...]
     stop_above: int | None = None
     exact_values: bool = False
+    time_on: TimeOn | None = None
 
     def identity(self) -> dict[str, Any]:
         """What decides the binary, beside the sources and the toolchain."""
@@ -113,6 +123,9 @@ class CompileRequest:
             options=tuple((n, v) for n, v in message["options"]),
             stop_above=message["stop_above"],
             exact_values=message["exact_values"],
+            time_on=None
+            if message["time_on"] is None
+            else TimeOn(**{**message["time_on"], "profile_dirs": tuple(message["time_on"]["profile_dirs"])}),
         )
 
 
@@ -152,7 +165,7 @@ class CompileOutcome:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
-    work: Mapping[str, Any] = field(default_factory=dict)
+    timings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     buffers: tuple[Mapping[str, Any], ...] = ()
     cached: bool = False
     binary: tuple[str, str] | None = None

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import threading
@@ -28,7 +29,7 @@ from occupancy_cli.compile.request import CompileOutcome, CompileRequest, Kernel
 from occupancy_cli.errors import CompileError, InputError, MissingDependencyError
 from occupancy_cli.model.resources import KernelResources
 
-_Index = tuple[str, int | None]
+_Index = tuple[str, int | None, str]
 _own = threading.local()
 _RESOURCE_FIELDS = tuple(KernelResources.__dataclass_fields__)
 
@@ -171,7 +172,7 @@ class CompileService:
         todo: dict[_Index, CompileRequest] = {}
         order = []
         for request in requests:
-            index = (request.key(), request.stop_above)
+            index = (request.key(), request.stop_above, request.time_on.digest if request.time_on else "")
             order.append(index)
             if index not in outcomes and index not in todo:
                 known = self._recall(request) if keep_in is None else None
@@ -186,7 +187,7 @@ class CompileService:
         if self.cache is None:
             return None
         payload = self.cache.get(self._key(request.identity()))
-        if payload is None or not _sufficient(payload, request.stop_above):
+        if payload is None or not _sufficient(payload, request):
             return None
         return replace(outcome_from(payload), cached=True)
 
@@ -198,7 +199,7 @@ class CompileService:
         futures: dict[Future[dict[str, Any]], _Index] = {}
         try:
             pool = self._pool()
-            for index, request in _likely_longest_first(todo):
+            for index, request in self._longest_first(todo):
                 message = {"action": "compile", "request": request.to_message()}
                 if keep_in is not None:
                     message["keep_in"] = str(keep_in)
@@ -219,6 +220,15 @@ class CompileService:
                 outcomes.setdefault(index, CompileOutcome(None, "interrupted", "not compiled: interrupted"))
         return outcomes
 
+    def _longest_first(self, todo: Mapping[_Index, CompileRequest]) -> list[tuple[_Index, CompileRequest]]:
+        """The longest first, by what each took before its sources changed; those never seen before them, by size."""
+
+        def order(item: tuple[_Index, CompileRequest]) -> tuple[float, float]:
+            seconds = self.cache.seconds(self._key(item[1].identity())) if self.cache else None
+            return (-math.inf if seconds is None else -seconds, -_size(item[1]))
+
+        return sorted(todo.items(), key=order)
+
     def _finish(self, request: CompileRequest, future: Future[dict[str, Any]]) -> CompileOutcome:
         try:
             answer = future.result()
@@ -228,7 +238,11 @@ class CompileService:
         if "error" in answer:
             return failure_from(answer)
         payload = {k: v for k, v in answer.items() if k not in ("files", "env", "output", "binary")}
-        self._remember(self._key(request.identity()), payload, answer)
+        key = self._key(request.identity())
+        before = self.cache.get(key) if self.cache and request.time_on else None
+        if before is not None and "timings" in payload:
+            payload["timings"] = before.get("timings", {}) | payload["timings"]
+        self._remember(key, payload, answer)
         binary = tuple(answer["binary"]) if "binary" in answer else None
         return replace(outcome_from(payload), output=answer.get("output", ""), binary=binary)
 
@@ -256,19 +270,13 @@ def _as_they_finish(futures: Iterable[Future[dict[str, Any]]]) -> Iterator[Futur
         yield from done
 
 
-def _likely_longest_first(
-    todo: Mapping[_Index, CompileRequest],
-) -> list[tuple[_Index, CompileRequest]]:
-    """Larger tiles and fewer warps compile longer; a short compile (`stop_above` -1) is short whatever its size."""
-
-    def weight(request: CompileRequest) -> float:
-        product = 1.0
-        for _name, value in (*request.constexprs, *request.options):
-            if isinstance(value, int) and not isinstance(value, bool) and value > 1:
-                product *= value
-        return product / dict(request.options).get("num_warps", 4) ** 2
-
-    return sorted(todo.items(), key=lambda item: -weight(item[1]))
+def _size(request: CompileRequest) -> float:
+    """A guess at how long a compile takes beside others: larger tiles and fewer warps compile longer."""
+    product = 1.0
+    for _name, value in (*request.constexprs, *request.options):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            product *= value
+    return product / dict(request.options).get("num_warps", 4) ** 2
 
 
 def label(request: CompileRequest) -> str:
@@ -277,9 +285,11 @@ def label(request: CompileRequest) -> str:
     return f"{request.source.kernel} {' '.join(parts)}"
 
 
-def _sufficient(payload: Mapping[str, Any], stop_above: int | None) -> bool:
-    complete = payload.get("registers_per_thread") is not None
-    return complete or (stop_above is not None and int(payload["shared_bytes"]) > stop_above)
+def _sufficient(payload: Mapping[str, Any], request: CompileRequest) -> bool:
+    """Whether a record has all that is asked: it may have ended at shared memory, or lack a time on this GPU."""
+    if payload.get("registers_per_thread") is None:
+        return request.stop_above is not None and int(payload["shared_bytes"]) > request.stop_above
+    return request.time_on is None or request.time_on.digest in payload.get("timings", {})
 
 
 def outcome_from(payload: Mapping[str, Any]) -> CompileOutcome:
@@ -290,7 +300,7 @@ def outcome_from(payload: Mapping[str, Any]) -> CompileOutcome:
         seconds=float(payload.get("seconds", 0.0)),
         notes=tuple(payload.get("notes", ())),
         toolchain=tuple(sorted(payload.get("toolchain", {}).items())),
-        work=payload.get("work", {}),
+        timings=payload.get("timings", {}),
         buffers=tuple(payload.get("buffers", ())),
     )
 

@@ -29,6 +29,7 @@ from typing import Any
 
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
+from occupancy_cli.model.resources import KernelResources
 
 # Where things lie on a machine, and what this process or its client sets itself: these decide no result.
 _MACHINE_VARIABLES = (
@@ -242,6 +243,14 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
             "spill_bytes": mine.frame_bytes,
             "static_shared_bytes": max(0, mine.static_shared_bytes - reserved),
         }
+        if request.time_on is not None:
+            from occupancy_cli.compile import timing
+
+            resources = KernelResources(**{k: v for k, v in answer.items() if k != "notes"})
+            tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
+            asked = request.time_on
+            read = timing.read_timing(result["ttgir"], result["cubin"], resources, asked.gpu, asked.profile_dirs, tools)
+            answer["timings"] = {asked.digest: read}
         if "keep_in" in message:
             file = Path(message["keep_in"]) / f"{request.key()}.cubin"
             file.write_bytes(result["cubin"])
