@@ -134,7 +134,7 @@ def compiled_plans(
 
 
 def _one_valued(kernel: Kernel) -> list[Kernel]:
-    """The kernel once for every combination of the shapes and --set values that have several (batch and knobs apart)."""
+    """The kernel once for every combination of shapes and --set values that have several, batch and knobs apart."""
     apart = {"batch", *kernel.given.spec.knobs}
     many = {n: s for n, s in kernel.settings.items() if n not in apart and len(s.values) > 1}
     over = {n: s for n, s in kernel.overrides.items() if len(s.values) > 1}
@@ -192,7 +192,9 @@ def figures(gpu: GpuProfile, resources: KernelResources, loaded: LoadedKernel) -
 
 def specialization_text(plan: LaunchPlan) -> str:
     """What Triton made of the integer arguments: those that became constants, and those that are multiples of 16."""
-    ones, sixteens, others = [], [], []
+    ones: list[str] = []
+    sixteens: list[str] = []
+    others: list[str] = []
     for argument in plan.request.arguments:
         value = argument.value
         if isinstance(value, bool) or not isinstance(value, int) or not argument.specializes:

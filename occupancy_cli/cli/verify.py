@@ -98,7 +98,16 @@ def as_json(found: Verification) -> dict[str, Any]:
 def _print(found: Verification) -> None:
     console = make_console()
     table = make_table(
-        "kernel", "config", "specialization", "regs", "local B", "static B", "CTAs/SM", "clusters", "", right=(3, 4, 5, 6)
+        "kernel",
+        "config",
+        "specialization",
+        "regs",
+        "local B",
+        "static B",
+        "CTAs/SM",
+        "clusters",
+        "",
+        right=(3, 4, 5, 6),
     )
     for launch in found.launches:
         by_name = {f.name: f for f in launch.figures}

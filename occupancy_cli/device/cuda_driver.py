@@ -56,6 +56,21 @@ class LaunchConfig(ctypes.Structure):
     )
 
 
+def pci_bus_id(index: int, library: Any = None) -> str:
+    """The PCI bus id of a GPU ("0000:3b:00.0"), by which NVML knows it. Makes no context."""
+    library = driver_library() if library is None else library
+    library.cuInit(0)
+    handle, text = ctypes.c_int(), ctypes.create_string_buffer(64)
+    for name, arguments in (
+        ("cuDeviceGet", (ctypes.byref(handle), index)),
+        ("cuDeviceGetPCIBusId", (text, 64, handle)),
+    ):
+        code = int(getattr(library, name)(*arguments))
+        if code:
+            raise DriverError(f"{name}: error {code}", function=name, code=code)
+    return text.value.decode()
+
+
 class CudaDevice:
     """One GPU with its primary context current on this thread, from `__enter__` to `__exit__`.
 

@@ -119,7 +119,5 @@ class GpuState:
     def _processes(self) -> int | None:
         count = ctypes.c_uint(_MOST_PROCESSES)
         found = (_Process * _MOST_PROCESSES)()
-        code = int(
-            self._library.nvmlDeviceGetComputeRunningProcesses_v3(self._handle, ctypes.byref(count), found)
-        )
+        code = int(self._library.nvmlDeviceGetComputeRunningProcesses_v3(self._handle, ctypes.byref(count), found))
         return count.value if code in (0, _INSUFFICIENT_SIZE) else None
