@@ -115,13 +115,14 @@ def analyze_captured(result: CaptureResult, gpu: GpuProfile, service: CompileSer
 
 def notes_of(result: CaptureResult) -> Sequence[str]:
     """What a reader of a capture should know: launches without a spec, and what the kernel files lack."""
+    from occupancy_cli.compile.removed_apis import explain
+
     captured = result.captured
     notes = [str(n) for n in captured.not_captured]
     for spec in captured.specs:
         notes += [f"{spec.file}: {note}" for note in spec.notes if "is a constant of the kernel file" not in note]
-        if spec.removed:
-            names = ", ".join(f"tl.{name}" for name in spec.removed)
-            notes.append(f"{spec.file}: uses {names}, which Triton {captured.versions.get('triton')} no longer has")
+        version = captured.versions.get("triton", "of the script")
+        notes += [f"{spec.file}: {explain(name, version)}" for name in spec.removed]
     return [*notes, *captured.notes]
 
 

@@ -244,6 +244,7 @@ def _failed_configs(records: _Records) -> list[str]:
 
 
 def _source(kernel: Mapping[str, Any]) -> str:
+    """`file:line`; a path from ~ is of a file that was generated in the script's own home and is gone."""
     return f"{kernel['file']}:{kernel['line']}"
 
 

@@ -181,8 +181,11 @@ class Recorder:
     def failed_config(self, jit: JITFunction, config: Mapping[str, Any], why: BaseException) -> None:
         """A config that the autotuner has but whose launch cannot even be prepared."""
         with self._lock:
-            text = f"{type(why).__name__}: {why}"
-            self.event("failed_config", kernel=self._kernel(jit), config=_plain_config(config), reason=text[:500])
+            failed = {"kernel": self._kernel(jit), "config": _plain_config(config)}
+            key = repr(failed)
+            if key not in self._noted:
+                self._noted.add(key)
+                self.event("failed_config", **failed, reason=f"{type(why).__name__}: {why}"[:500])
 
     def _flush_now_and_then(self) -> None:
         if time.monotonic() - self._flushed > FLUSH_COUNTS_AFTER_S:

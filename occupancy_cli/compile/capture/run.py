@@ -7,12 +7,16 @@ Python would, without the frames that started it.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import runpy
 import sys
 import traceback
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 
@@ -32,10 +36,7 @@ def main() -> int:
         hooks.install_live(record)
     else:
         hooks.install_without_gpu(record, plan["target"]["arch"], plan["target"]["device"])
-        if _has_torch():
-            from occupancy_cli.compile.capture import torch_cuda
-
-            torch_cuda.install(plan["target"], record.note)
+        sys.meta_path.insert(0, _WhenTorchIsImported(plan["target"], record.note))
     code, status, message = _run(plan)
     record.flush()
     record.event("end", status=status, message=message, versions=recorder.versions())
@@ -44,10 +45,31 @@ def main() -> int:
     return code
 
 
-def _has_torch() -> bool:
-    import importlib.util
+class _WhenTorchIsImported:
+    """Puts the stand-ins into torch as soon as it has been imported, before its importer goes on."""
 
-    return importlib.util.find_spec("torch") is not None
+    def __init__(self, target: dict[str, Any], note: Callable[[str], None]) -> None:
+        self._target = target
+        self._note = note
+
+    def find_spec(self, name: str, _path: Any = None, _module: Any = None) -> ModuleSpec | None:
+        """How the import system asks; only torch is answered for, once."""
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                from occupancy_cli.compile.capture import torch_cuda
+
+                torch_cuda.install(self._target, self._note)
+
+            loader.exec_module = exec_module
+        return spec
 
 
 def _run(plan: dict[str, Any]) -> tuple[int, str, str]:

@@ -90,8 +90,10 @@ def capture(request: CaptureRequest) -> CaptureResult:
         plan.write_text(json.dumps(_plan(request, private)), encoding="utf-8")
         code = _run(plan, _environment(request, private))
         records = private / _RECORDS
-        lines = records.read_text(encoding="utf-8", errors="replace").splitlines() if records.is_file() else []
-        captured = captured_from(lines, _title(request))
+        text = records.read_text(encoding="utf-8", errors="replace") if records.is_file() else ""
+        # A kernel that a library generated lay in a folder that is gone: its path starts at that home.
+        text = text.replace(str(private / "home"), "~").replace(f"{private}/", "~/")
+        captured = captured_from(text.splitlines(), _title(request))
         folder = _write(captured, request) if captured.launches else None
         if folder is not None:
             captured = folder[1]

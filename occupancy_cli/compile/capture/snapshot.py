@@ -159,7 +159,7 @@ class _Writer:
         node = _definition(jit, source)
         scope = _scope(jit)
         local = _local_names(node)
-        lost = sorted(n for n in baked if n in local - {a.arg for a in _all_arguments(node.args)})
+        lost = sorted(n for n in baked if n in _assigned_names(node))
         if lost:
             raise CannotSnapshot(f"the constexpr {', '.join(lost)} is assigned to in the kernel")
         renamed: dict[str, str] = {}
@@ -360,19 +360,12 @@ def _scope(jit: Any) -> dict[str, Any]:
     return scope
 
 
-def _all_arguments(arguments: ast.arguments) -> list[ast.arg]:
-    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return found + [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+def _assigned_names(node: ast.FunctionDef) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))}
 
 
 def _local_names(node: ast.FunctionDef) -> set[str]:
-    names = {a.arg for a in _all_arguments(node.args)}
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
-            names.add(inner.id)
-        elif isinstance(inner, ast.arg):
-            names.add(inner.arg)
-    return names
+    return _assigned_names(node) | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
 
 
 def _read_names(node: ast.FunctionDef) -> list[str]:

@@ -57,7 +57,11 @@ class TracedInt(int):
         return _made("%", other, self, int.__mod__)
 
     def __neg__(self) -> Any:
-        return TracedInt(-int(self), f"-{_wrapped(self, _STRONG)}", _STRONG, ("neg", self))
+        if len(self.parts) == 3 and self.parts[0] == "//" and isinstance(self.parts[1], TracedInt):
+            _sign, above, below = self.parts
+            if above.parts[:1] == ("neg",):  # -(-x // y)
+                return TracedInt(-int(self), f"ceil_div({_text(above.parts[1])}, {_text(below)})")
+        return TracedInt(-int(self), f"-{_wrapped(self, _ATOM)}", _STRONG, ("neg", self))
 
     def __pos__(self) -> Any:
         return self
@@ -84,7 +88,7 @@ def _made(sign: str, left: Any, right: Any, compute: Callable[[int, int], int]) 
     if sign in "+-":
         text = f"{_wrapped(left, _WEAK)} {sign} {_wrapped(right, _WEAK if sign == '+' else _STRONG)}"
         return TracedInt(value, text, _WEAK, (sign, left, right))
-    text = f"{_wrapped(left, _STRONG)} {sign} {_wrapped(right, _STRONG if sign == '*' else _ATOM)}"
+    text = f"{_wrapped(left, _STRONG)} {sign} {_wrapped(right, _ATOM)}"
     return TracedInt(value, text, _STRONG, (sign, left, right))
 
 
