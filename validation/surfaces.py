@@ -48,6 +48,7 @@ class Surface:
     code: Mapping[str, Mapping[str, Any]]
     _work: dict[tuple[str, int], CtaWork] = field(default_factory=dict)
     _parsed: dict[str, TtgirKernel] = field(default_factory=dict)
+    _launches: dict[int, tuple[KernelLaunch, ...]] = field(default_factory=dict)
 
     @cached_property
     def gpu(self) -> GpuProfile:
@@ -68,7 +69,10 @@ class Surface:
 
     def launches(self, row: Mapping[str, Any]) -> tuple[KernelLaunch, ...]:
         """The launches of a point, each with the resources and the work of its own specialization."""
-        return tuple(self._launch(about, row) for about in self.about["launches"] if _value(about.get("if", 1), row))
+        if id(row) not in self._launches:
+            launched = (about for about in self.about["launches"] if _value(about.get("if", 1), row))
+            self._launches[id(row)] = tuple(self._launch(about, row) for about in launched)
+        return self._launches[id(row)]
 
     def _launch(self, about: Mapping[str, Any], row: Mapping[str, Any]) -> KernelLaunch:
         key = variant_key(about, row)

@@ -586,6 +586,10 @@ class _Reader:
         for name, start in pairs:
             # After the first iteration a carried value may depend on loads; its first value stands for all.
             self.values[name] = self.get(start)
+        # What was loaded before the loop is at hand: chains count the loads of one iteration.
+        for name, value in self.values.items():
+            if value.loads:
+                self.values[name] = replace(value, loads=0)
         self.loop_stack.append(number)
         self.walk(op.children)
         self.loop_stack.pop()
@@ -630,6 +634,9 @@ class _Reader:
             compare = _COMPARE.get(predicate)
             if compare is not None:
                 result.numbers = compare(numbers[0], numbers[1]).astype(np.int64)
+                if loaded and op.is_tensor:
+                    # Which rows loaded data lets through is not known: all of them.
+                    result.numbers = np.ones_like(result.numbers)
         elif len(came) == 2 and kind in _ARITHMETIC:
             function, form = _ARITHMETIC[kind]
             if numbers[0] is not None and numbers[1] is not None:
@@ -723,7 +730,10 @@ class _Reader:
         loads = pointer.loads + (kind != "store")
         self.note(op, "access", access, loads)
         if kind == "load":
-            self.put(op, self._loaded_value(shape, element, loads))
+            value = self._loaded_value(shape, element, loads)
+            if not shape and pointer.pointer:
+                value.expression = f"{pointer.pointer}[]"
+            self.put(op, value)
         else:
             self.put(op, _Value(loaded=True, loads=loads))
 
@@ -902,7 +912,7 @@ def _depth(accesses: Sequence[MemoryAccess], ahead: Mapping[str, int]) -> float 
     total = sum(a.bytes for a in loads)
     if not total:
         return None
-    return sum(a.bytes * max(ahead.get(a.place, 0), 1) for a in loads) / total
+    return round(sum(a.bytes * max(ahead.get(a.place, 0), 1) for a in loads) / total, 2)
 
 
 def _chain(found: Sequence[_Found]) -> float | None:
@@ -1011,7 +1021,9 @@ def with_sass(
     passes = 1.0
     if loop is not None and ir is not None:
         loads = [a for a in ir.accesses if a.where == "loop" and a.kind in ("load", "async copy")]
-        expected = sum(a.requested_bytes for a in loads) / (32.0 * resources.num_warps)
+        # Bytes a thread loads in an iteration: its part of a tensor, and every scalar.
+        threads = 32.0 * resources.num_warps
+        expected = sum(a.requested_bytes / (threads if a.shape else 1.0) for a in loads)
         if expected > 0:
             passes = float(max(round(loop_bytes_loaded(code, loop) / expected), 1))
     if loop is not None:

@@ -233,6 +233,11 @@ def launch_model(
         units = tuple((name, cycles / clock) for name, cycles in work.timing.unit_cycles)
         unknown.extend(work.timing.assumed)
         arrays = [np.array(each) / clock for each in (start_near, start_far, iteration_near, iteration_far)]
+        if work.tensor_flops_per_iteration and any(iteration_near):
+            # Products that tensor memory holds are not in the simulation: no iteration beats the tensor rate.
+            tensor = _tensor_us(gpu, work.tensor_flops_per_iteration, unknown) or 0.0
+            residents = np.arange(1, occupancy.ctas_per_sm + 1, dtype=float)
+            arrays[2:] = [np.maximum(each, residents * tensor) for each in arrays[2:]]
     else:
         start, iteration, units = _from_bytes(gpu, occupancy.ctas_per_sm, work, unknown)
         arrays = [start, start, iteration, iteration]

@@ -263,8 +263,19 @@ def time_path(
         tuple(iteration for _, iteration in near),
         tuple(iteration for _, iteration in far),
         _unit_cycles(path, rates, num_warps, lines),
-        rates.assumed,
+        (*rates.assumed, *_not_modelled(path)),
     )
+
+
+def _not_modelled(path: WarpPath) -> list[tuple[str, str]]:
+    """What the path holds that the simulation passes over."""
+    opcodes = {step.opcode.split(".", 1)[0] for step in (*path.before, *path.loop, *path.after)}
+    found = []
+    if any(opcode.startswith("UTC") and opcode.endswith("MMA") for opcode in opcodes):
+        found.append(("waits for tensor-memory products", "left out of an iteration; their rate is not"))
+    if opcodes & {"RED", "ATOM", "ATOMG", "REDG"}:
+        found.append(("atomics", "timed as loads and stores without contention"))
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------------

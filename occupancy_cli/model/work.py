@@ -137,7 +137,10 @@ class LaunchShape:
     @staticmethod
     def ragged(grid: Sequence[int], iterations: Sequence[float] | np.ndarray) -> LaunchShape:
         """Each CTA its own iterations: one number a program, in launch order (x fastest)."""
-        return LaunchShape(tuple(grid), merge_runs((1, float(n)) for n in np.asarray(iterations, dtype=float).ravel()))
+        each = np.asarray(iterations, dtype=float).ravel()
+        starts = np.flatnonzero(np.diff(each, prepend=np.nan))
+        counts = np.diff(starts, append=len(each))
+        return LaunchShape(tuple(grid), tuple(zip(counts.tolist(), each[starts].tolist(), strict=True)))
 
     @staticmethod
     def persistent(programs: int, item_iterations: Sequence[float] | np.ndarray) -> LaunchShape:

@@ -1,0 +1,23 @@
+"""The compiled kernels recorded beside the measured surface, for tests that read TTGIR and SASS."""
+
+import functools
+import json
+import lzma
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent / "data" / "surfaces"
+
+
+@functools.cache
+def recorded() -> dict[str, dict[str, object]]:
+    """Variant -> {ttgir, sass, resources} of sparse_mla_decode_h200."""
+    return json.loads(lzma.decompress((FOLDER / "sparse_mla_decode_h200.code.json.xz").read_bytes()))
+
+
+def split(block_h: int, block_t: int, num_warps: int, once: bool = False) -> dict[str, object]:
+    """The split kernel of a config, for several tiles a split or for one."""
+    name = (
+        f"split_kernel NOPE=448 NOPE_PAD=512 ROPE=64 BLOCK_H={block_h} BLOCK_T={block_t} num_warps={num_warps} "
+        f"num_stages=2{' tiles_per_split=1' if once else ''}"
+    )
+    return recorded()[name]
