@@ -43,6 +43,8 @@ Importing this module needs Triton alone; torch is imported by the host function
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import triton
@@ -303,3 +305,38 @@ def reference(
     if topk_weights is not None:
         out = out * topk_weights.double().reshape(-1, 1)
     return out.reshape(tokens, top_k, n)
+
+
+@functools.lru_cache(maxsize=1)
+def _measured_weights(experts: int, n: int, k: int, device: str) -> torch.Tensor:
+    """FP8 weights `[experts, n, k]`, kept from one point of a measurement to the next."""
+    import torch
+
+    return torch.randn(experts, n, k, device=device, dtype=torch.bfloat16).to(torch.float8_e4m3fn)
+
+
+def measured_inputs(values: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Tensors for a launch with these shapes, by argument name: what `occupancy measure` times.
+
+    `values` has batch, topk, experts, N, K and BLOCK_M. Every expert gets an equal share of the pairs, one more for
+    some where they do not divide, as the spec's work assumes.
+    """
+    import torch
+
+    tokens, top_k, experts, n, k, block_m = (
+        int(values[name]) for name in ("batch", "topk", "experts", "N", "K", "BLOCK_M")
+    )
+    pairs = tokens * top_k
+    topk_ids = (torch.arange(pairs, device=device) % experts).reshape(tokens, top_k)
+    routing = align_tokens(topk_ids[torch.randperm(tokens, device=device)], experts, block_m)
+    return {
+        "a_ptr": torch.randn(tokens, k, device=device).to(torch.float8_e4m3fn),
+        "b_ptr": _measured_weights(experts, n, k, device),
+        "c_ptr": torch.empty((pairs, n), dtype=torch.bfloat16, device=device),
+        "a_scale_ptr": torch.rand(tokens, device=device) + 0.5,
+        "b_scale_ptr": torch.rand(experts, n, device=device) + 0.5,
+        "topk_weight_ptr": torch.rand(pairs, device=device),
+        "sorted_id_ptr": routing.sorted_ids,
+        "expert_id_ptr": routing.expert_ids,
+        "padded_count_ptr": routing.padded_count,
+    }

@@ -61,6 +61,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import triton
@@ -467,3 +468,32 @@ def reference(
             scores = query[request].double() @ chosen.T * softmax_scale
             out[request] = torch.softmax(scores, dim=1) @ chosen
     return out
+
+
+def measured_inputs(values: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Tensors for a launch with these shapes, by argument name: what `occupancy measure` times.
+
+    `values` has batch, heads, topk and nsplit. Every request has its own `topk` tokens, scattered over a cache that
+    holds twice as many as all requests need (64 MB at least), and all of them count.
+    """
+    import torch
+
+    batch, heads, topk, nsplit = (int(values[name]) for name in ("batch", "heads", "topk", "nsplit"))
+    pages = max(2 * batch * topk, 1 << 17) // PAGE_TOKENS
+    some = pack_cache(torch.randn(64 * PAGE_TOKENS, LATENT_DIM, device=device))
+    cache = some.repeat(triton.cdiv(pages, 64), 1)[:pages].contiguous()
+    slots = torch.randperm(pages * PAGE_TOKENS, device=device)[: batch * topk]
+    part = {"dtype": torch.float32, "device": device}
+    return {
+        "query_ptr": torch.randn(batch, heads, LATENT_DIM, device=device).bfloat16(),
+        "kv_fp8_ptr": cache.view(torch.float8_e4m3fn),
+        "kv_scale_ptr": cache.view(torch.int64),
+        "kv_rope_ptr": cache.view(torch.bfloat16),
+        "indices_ptr": slots.reshape(batch, topk).int(),
+        "topk_length_ptr": torch.full((batch,), topk, dtype=torch.int32, device=device),
+        "part_max_ptr": torch.empty((batch, nsplit, heads), **part),
+        "part_sum_ptr": torch.empty((batch, nsplit, heads), **part),
+        "part_acc_ptr": torch.empty((batch, nsplit, heads, LATENT_DIM), **part),
+        "out_ptr": torch.empty((batch, heads, LATENT_DIM), dtype=torch.bfloat16, device=device),
+        "scale_log2e": 0.0417 * math.log2(math.e),
+    }

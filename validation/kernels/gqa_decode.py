@@ -36,6 +36,7 @@ heads, DIM]`, contiguous), nsplit, DIM, BLOCK_S (8 splits at a time).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import triton
@@ -248,3 +249,32 @@ def reference(
         weights = torch.softmax(torch.einsum("kgd,tkd->kgt", grouped, keys) * softmax_scale, dim=2)
         out[request] = torch.einsum("kgt,tkd->kgd", weights, values).reshape(heads, dim)
     return out
+
+
+def measured_inputs(values: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Tensors for a launch with these shapes, by argument name: what `occupancy measure` times.
+
+    `values` has batch, kv_heads, group, max_length, nsplit, DIM and PAGE. Every request has max_length tokens in pages
+    of its own, in random order.
+    """
+    import torch
+
+    batch, kv_heads, group, longest, nsplit, dim, page = (
+        int(values[name]) for name in ("batch", "kv_heads", "group", "max_length", "nsplit", "DIM", "PAGE")
+    )
+    each, heads = triton.cdiv(longest, page), kv_heads * group
+    pages = batch * each
+    half = {"dtype": torch.bfloat16, "device": device}
+    part = {"dtype": torch.float32, "device": device}
+    return {
+        "query_ptr": torch.randn(batch, heads, dim, **half),
+        "key_ptr": torch.randn(pages, page, kv_heads, dim, **half),
+        "value_ptr": torch.randn(pages, page, kv_heads, dim, **half),
+        "table_ptr": torch.randperm(pages, device=device).reshape(batch, each).int(),
+        "length_ptr": torch.full((batch,), longest, dtype=torch.int32, device=device),
+        "part_max_ptr": torch.empty((batch, nsplit, heads), **part),
+        "part_sum_ptr": torch.empty((batch, nsplit, heads), **part),
+        "part_acc_ptr": torch.empty((batch, nsplit, heads, dim), **part),
+        "out_ptr": torch.empty(batch, heads, dim, **half),
+        "scale_log2e": dim**-0.5 * math.log2(math.e),
+    }
