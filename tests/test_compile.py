@@ -73,10 +73,10 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
         tool = Path(triton_front.LOCATION) / "backends/nvidia/bin/cuobjdump"
         for message in json.load(sys.stdin):
             request = CompileRequest.from_message(message)
+            triton_front.install_driver(**message["target"])
             kernel = worker._kernel(message["source"])
             values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
             values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
-            triton_front.install_driver(**message["target"])
             _, jit = triton_front.layers(kernel)
             compiled = jit.warmup(grid=(1,), **values)
             found = {"shared_bytes": compiled.metadata.shared, "num_warps": compiled.metadata.num_warps}

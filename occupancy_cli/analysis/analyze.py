@@ -66,7 +66,7 @@ def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
 def compile_points(
     kernel: Kernel, gpu: GpuProfile, service: CompileService, chosen: list[Point], *, timed: bool = False
 ) -> list[AnalyzedPoint]:
-    """Compile every launch of every point; equal specializations once. `timed`: read each kernel's time on `gpu` too."""
+    """Compile every launch of every point, equal specializations once; `timed`: with each kernel's time on `gpu`."""
     time_on = TimeOn(gpu.id, digest_of(gpu), tuple(gpu_dirs(gpu))) if timed else None
     requests = [replace(launch.request, time_on=time_on) for point in chosen for launch in point.launches]
     outcomes = iter(service.compile_all(requests))

@@ -8,7 +8,7 @@ would pick there, which is taken to be the fastest predicted one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,11 +204,20 @@ def _rank(
         raise InputError(f"no config can launch on {gpu.name}: {reason}", where=kernel.given.source)
     scored = [s for s in (score(gpu, c)[0] for c in incumbents) if s is not None]
     incumbent = min(scored, key=lambda s: s.time_us).candidate if scored else None
-    return rank(gpu, candidates, incumbent), list(failed)
+    return rank(gpu, candidates, incumbent), _grouped(failed)
+
+
+def _grouped(failed: Iterable[str]) -> list[str]:
+    """`A and B: reason` for the configs that share one."""
+    by_reason: dict[str, list[str]] = {}
+    for text in failed:
+        which, _, reason = text.partition(": ")
+        by_reason.setdefault(reason, []).append(which)
+    return [f"{' and '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
 def candidate_of(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint) -> tuple[Candidate | None, str]:
-    """A compiled point as a candidate to rank, or None and why it cannot launch. `InputError` where no work is given."""
+    """A compiled point as a candidate, or None and why it cannot launch. `InputError` where no work is given."""
     point = analyzed.point
     launches = []
     for plan, outcome in zip(point.launches, analyzed.outcomes, strict=True):

@@ -12,7 +12,21 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from occupancy_cli.cli import analyze, cache, calc, check, doctor, gpus, recommend, schema
+from occupancy_cli.cli import (
+    analyze,
+    audit,
+    cache,
+    calc,
+    capture,
+    check,
+    doctor,
+    gpus,
+    knobs,
+    measure,
+    recommend,
+    schema,
+    verify,
+)
 from occupancy_cli.errors import OccupancyError, nearest
 from occupancy_cli.version import VERSION
 
@@ -53,11 +67,16 @@ for _command in (
     check.check,
     calc.calc,
     gpus.gpus,
+    knobs.knobs,
+    audit.audit,
+    verify.verify,
+    measure.measure,
     schema.schema,
     cache.cache,
     doctor.doctor,
 ):
     app.command()(_command)
+app.command(context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 
 
 def main() -> None:
