@@ -128,6 +128,32 @@ module attributes {"ttg.num-warps" = 4 : i32} {
     assert ir.trip_count == "length[]"
     assert ir.iterations is None
     assert ir.work.bytes_per_iteration == 4.0
+    assert trip_counts(parse_ttgir(text), {}, (4,), at_most=True) is None  # nothing bounds the length
+    bounded = text.replace(
+        "    scf.for %i = %c0 to %n", "    %m = arith.minsi %n, %most : i32\n    scf.for %i = %c0 to %m"
+    )
+    kernel = parse_ttgir(bounded.replace("%out: !tt.ptr<f32>", "%out: !tt.ptr<f32>, %most: i32"))
+    assert trip_counts(kernel, {"most": 9}, (4,)) is None
+    assert trip_counts(kernel, {"most": 9}, (4,), at_most=True).tolist() == [9.0] * 4
+
+
+def test_arguments_that_the_ir_numbers_are_matched_in_order():
+    text = """
+module attributes {"ttg.num-warps" = 4 : i32} {
+  tt.func public @k(%arg0: !tt.ptr<f32>, %arg1: i32, %arg2: i32) {
+    %c1 = arith.constant 1 : i32
+    scf.for %i = %arg1 to %arg2 step %c1 : i32 {
+      %v = tt.load %arg0 : !tt.ptr<f32>
+    }
+    tt.return
+  }
+}
+"""
+    # `stride` is 1: a constant, and no argument of the IR.
+    ir = read_work(text, {"out": None, "first": 2, "stride": 1, "last": 10, "BLOCK": 64}, (1,))
+    assert (ir.trip_count, ir.iterations) == ("(last - first)", (8.0,))
+    # A number where the IR has a pointer: no guess.
+    assert read_work(text, {"first": 2, "out": None, "last": 10}, (1,)).iterations is None
 
 
 def test_types_and_texts_that_are_not_known():

@@ -99,3 +99,23 @@ def _every_cta_by_itself(launch, times, sms):
 def test_grouping_equal_sms_changes_nothing(runs, sms, times):
     launch = LaunchShape((sum(c for c, _ in runs),), tuple((c, float(n)) for c, n in runs))
     assert simulate(launch, times, sms).makespan_us == pytest.approx(_every_cta_by_itself(launch, times, sms))
+
+
+def test_the_deployments_throughput_falls_from_80_to_96_requests():
+    # 188 SMs, one CTA an SM, 32 tiles a request, TARGET_CTAS 256: 3 splits at batch 80, 2 at batch 96. In tiles:
+    # batch 80 runs 160 CTAs of 11 and 80 of 10: 188 at once, 52 behind them: 11 + 10 at the soonest.
+    tile = CtaTimes((0.0,), (1.0,))
+    at_80 = simulate(LaunchShape.split((80, 1, 3), 32, 11), tile, 188).makespan_us
+    # batch 96 runs 192 CTAs of 16, four of them in a second wave: 32.
+    at_96 = simulate(LaunchShape.split((96, 1, 2), 32, 16), tile, 188).makespan_us
+    assert (at_80, at_96) == (21.0, 32.0)
+    # The published step at batch 80: 80 tokens at 833.0 a second, 51.2 ms of it attention, which is what grows.
+    step_80 = 80 / 833.0
+    step_96 = step_80 - 0.0512 + 0.0512 * at_96 / at_80
+    assert 96 / step_96 < 833.0
+    assert 96 / step_96 == pytest.approx(799.3, rel=0.03)  # what was measured
+    # Four splits: 384 CTAs of 8 tiles, two full waves and 8 CTAs of a third.
+    fixed = simulate(LaunchShape.split((96, 1, 4), 32, 8), tile, 188).makespan_us
+    assert fixed == 24.0
+    # Three splits (TARGET_CTAS 288): 192 CTAs of 11 and 96 of 10 fit two waves.
+    assert simulate(LaunchShape.split((96, 1, 3), 32, 11), tile, 188).makespan_us <= 22.0

@@ -44,6 +44,8 @@ _BITS = {
 _LINE_BYTES = 128
 _MOST_ELEMENTS = 1 << 20  # tensors beyond are not evaluated
 _GATHER_SEED = 20240607
+_LONG = 1 << 30  # what a loaded length is taken to be
+_UNBOUNDED = 1 << 20  # iterations beyond come from such a length alone
 
 
 @dataclass(frozen=True)
@@ -469,6 +471,21 @@ class _Found:
     loads: int = 0
 
 
+def _argument_names(function: _Function, arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments' names. Triton before 3.6 numbers them (arg0, arg1, ...), without those that became constants: the
+    names of `arguments` then follow in order, if each pointer falls on a pointer and each number on a number."""
+    written = [name for name, _ in function.arguments]
+    if not written or not all(re.fullmatch(r"arg\d+", name) for name in written):
+        return written
+    for names in ([n for n, v in arguments.items() if v != 1], list(arguments)):
+        pairs = list(zip(names, function.arguments, strict=False))
+        if len(pairs) == len(written) and all(
+            isinstance(arguments[name], int | float) != kind.startswith("!tt") for name, (_, kind) in pairs
+        ):
+            return [name for name, _ in pairs]
+    return written
+
+
 class _Reader:
     """Walks a function once, evaluating as it goes."""
 
@@ -496,15 +513,15 @@ class _Reader:
             self.ids.append(linear % extent)
             linear = linear // extent
         self.grid = (*grid, 1, 1, 1)[:3]
-        for name, kind in function.arguments:
+        for (written, kind), name in zip(function.arguments, _argument_names(function, arguments), strict=True):
             pointee = re.match(r"!tt\.ptr<(\w+)", kind)
             if pointee:
                 zero = np.zeros(1, dtype=np.int64)
-                self.values["%" + name] = _Value(zero, name, pointee.group(1), expression=name)
+                self.values["%" + written] = _Value(zero, name, pointee.group(1), expression=name)
                 continue
             given = arguments.get(name)
             known = isinstance(given, int) and not isinstance(given, bool)
-            self.values["%" + name] = _Value(
+            self.values["%" + written] = _Value(
                 np.array([given], dtype=np.int64) if known and given is not None else None, expression=name
             )
         self.loop_stack: list[int] = []
@@ -752,7 +769,7 @@ class _Reader:
             value.numbers = (
                 self.random.integers(0, 1 << 22, size=shape, dtype=np.int64)
                 if shape
-                else np.full(1, 1 << 30, dtype=np.int64)
+                else np.full(1, _LONG, dtype=np.int64)
             )
         return value
 
@@ -816,7 +833,8 @@ def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = No
     """The work of one CTA of a kernel's TTGIR.
 
     `arguments` gives values of integer arguments by name (those that specialization turned into constants are in the
-    IR already); `grid` the launch grid, for the iterations of each program.
+    IR already), best all run-time arguments in order, pointers with None: Triton before 3.6 does not write their names.
+    `grid` is the launch grid, for the iterations of each program.
     """
     kernel = parse_ttgir(ttgir) if isinstance(ttgir, str) else ttgir
     reader = _Reader(kernel.function, kernel.layouts, arguments or {}, grid)
@@ -838,11 +856,17 @@ def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = No
     return IrWork(kernel.name, kernel.num_warps, tuple(accesses), trip, iterations, work, tuple(sorted(reader.unread)))
 
 
-def trip_counts(kernel: TtgirKernel, arguments: Mapping[str, Any], grid: Sequence[int]) -> Floats | None:
-    """Iterations of the main loop for each program of `grid` in launch order (x fastest); None where they depend on
-    loaded data, on an argument without a value, or on a loop around it."""
+def trip_counts(
+    kernel: TtgirKernel, arguments: Mapping[str, Any], grid: Sequence[int], at_most: bool = False
+) -> Floats | None:
+    """Iterations of the main loop for each program of `grid` in launch order (x fastest).
+
+    None where they depend on loaded data, on an argument without a value, or on a loop around it. With `at_most`,
+    loaded lengths are taken to be as long as they can be, so that min(length, topk) is topk; still None where nothing
+    else bounds the loop.
+    """
     reader = _Reader(kernel.function, kernel.layouts, arguments, grid, scalars_only=True)
-    return _iterations(reader, _main_loop(reader), grid)[1]
+    return _iterations(reader, _main_loop(reader), grid, at_most)[1]
 
 
 def _main_loop(reader: _Reader) -> int | None:
@@ -978,7 +1002,9 @@ def _shared_bytes(found: Sequence[_Found]) -> float:
     return total
 
 
-def _iterations(reader: _Reader, main: int | None, grid: Sequence[int]) -> tuple[str | None, Floats | None]:
+def _iterations(
+    reader: _Reader, main: int | None, grid: Sequence[int], at_most: bool = False
+) -> tuple[str | None, Floats | None]:
     """(text, value for each program) of the main loop's iterations."""
     bounds = None if main is None else reader.trips.get(main)
     if main is None or bounds is None:
@@ -991,9 +1017,12 @@ def _iterations(reader: _Reader, main: int | None, grid: Sequence[int]) -> tuple
     if reader.parents.get(main):
         # Inside another loop the count of one pass is not the count of the CTA.
         return text, None
-    if lower.numbers is None or upper.numbers is None or step.numbers is None or any(v.loaded for v in bounds):
+    loaded = any(v.loaded for v in bounds)
+    if lower.numbers is None or upper.numbers is None or step.numbers is None or (loaded and not at_most):
         return text, None
     counts = np.maximum(-(-(upper.numbers - lower.numbers) // step.numbers), 0)
+    if loaded and np.any(counts > _UNBOUNDED):
+        return text, None
     programs = int(np.prod(grid)) if grid else 1
     return text, np.broadcast_to(counts, (programs,)).astype(float)
 

@@ -160,7 +160,9 @@ def sm_rates(gpu: SmGpu) -> SmRates:
             continue
         rate = tflops * 1e6 / gpu.sm_count / clock / SCHEDULERS_PER_SM
         tensor.extend((name, rate) for name in names)
-    assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
+    if gpu.arch != 90:
+        assumed.append(("instruction rates, launch and CTA start of this GPU", "those timed on an H200"))
+        assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
     return SmRates(gpu.arch, near, max(far, near), tuple(tensor), assumed=tuple(assumed))
 
 

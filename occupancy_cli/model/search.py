@@ -32,7 +32,7 @@ from occupancy_cli.model.schedule import split_makespans
 from occupancy_cli.model.waves import wave_schedule
 from occupancy_cli.model.work import CtaWork, LaunchShape
 
-# Half of the predicted ratios between near candidates are off by less (validation/regret.md, "nothing fitted", the worst
+# Half of the predicted ratios between near candidates are off by less (validation/regret.md, "nothing fitted", worst
 # surface; a test holds the two together).
 SAME_CONFIG_ERROR_PERCENT = 2.8
 OTHER_CONFIG_ERROR_PERCENT = 5.9

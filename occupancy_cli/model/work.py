@@ -24,10 +24,10 @@ class LoopMix:
     """Instructions that one warp issues in one iteration of the main loop, by the pipe that executes them.
 
     Counts are of warp instructions and may be fractions where a path is predicated or a loop was unrolled.
-    `shared_wavefronts` and `global_sectors` are None where widths and address patterns were not resolved.
-    `spill_loads`/`spill_stores` are local-memory instructions in the loop, already counted in `lsu`. `by_pipe` pairs a
-    pipe ("fma", "alu", "xu", "lsu", "tensor", "uniform", "control") with its instructions;
-    `tensor_by_shape` pairs a tensor instruction (such as "HMMA.16816.F32.BF16") with its count.
+    `shared_bytes` are what the warp's lanes read and write of shared memory. `spill_loads`/`spill_stores` are
+    local-memory instructions in the loop, already counted in `lsu`. `by_pipe` pairs a pipe ("fma", "alu", "xu", "lsu",
+    "tensor", "uniform", "control") with its instructions; `tensor_by_shape` pairs a tensor instruction (such as
+    "HMMA.16816.F32.BF16") with its count.
     """
 
     instructions: float
