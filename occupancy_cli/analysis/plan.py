@@ -8,7 +8,7 @@ constexprs, config values, then the derived names one by one; `--set` wins over 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,7 +100,7 @@ def prepare(
         follower = kernel_source(ref)
         followers.append((follower, describe(follower, target_of(gpu))))
         _check_names(given, launch, followers[-1][1], ("followed_by", i))
-    _check_names(given, spec, description, ())
+    _check_names(given, spec, description, (), sets)
     configs = _configs(given, description)
     settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ)
     known = {*settings, *spec.derived, *spec.constexprs, *description.constexprs, *LAUNCH_OPTIONS}
@@ -113,7 +113,14 @@ def prepare(
     return Kernel(given, source, description, tuple(followers), merged, overrides, configs)
 
 
-def _check_names(given: KernelInput, launch: Launch, description: KernelDescription, at: KeyPath) -> None:
+def _tuned(description: KernelDescription) -> set[str]:
+    """The names that the kernel's autotuner gives."""
+    return set() if description.autotune is None else {n for c in description.autotune["configs"] for n in c}
+
+
+def _check_names(
+    given: KernelInput, launch: Launch, description: KernelDescription, at: KeyPath, set_names: Iterable[str] = ()
+) -> None:
     where = given.document.where
     for name in launch.arguments:
         if name not in description.arguments:
@@ -131,9 +138,12 @@ def _check_names(given: KernelInput, launch: Launch, description: KernelDescript
     optional = {p["name"] for p in description.params if p["has_default"]} | set(description.heuristics)
     missing = [n for n in description.arguments if n not in launch.arguments and n not in optional]
     if missing and given.from_flags:
-        flags = " ".join(f"--arg {n}=TYPE" for n in missing)
+        unset = [n for n in description.constexprs if n not in optional | set(set_names) | _tuned(description)]
+        problem = f"{len(missing)} arguments have no type"
+        problem += f", {len(unset)} constexprs no value" if unset else ""
+        flags = " ".join([*(f"--arg {n}=TYPE" for n in missing), *(f"--set {n}=VALUE" for n in unset)])
         hint = f"Add: {flags}\nTYPE is *bf16, *fp32, i32=VALUE, fp32, none, ..."
-        raise InputError(f"{len(missing)} arguments have no type", where=given.source, hint=hint, missing=missing)
+        raise InputError(problem, where=given.source, hint=hint, missing=[*missing, *unset])
     if missing:
         raise InputError(
             f"the arguments {', '.join(missing)} of {description.name} are missing", where=where((*at, "arguments"))
