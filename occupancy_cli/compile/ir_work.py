@@ -538,7 +538,12 @@ class _Reader:
 
     def walk(self, ops: Sequence[_Op]) -> None:
         for op in ops:
-            self.step(op)
+            try:
+                self.step(op)
+            except (ValueError, IndexError) as broken:
+                # Shapes that do not fit together: an operation of a form not met before. Its results stay unknown.
+                self.unread.add(f"{op.name}: {broken}")
+                self.put(op, _UNKNOWN)
 
     def step(self, op: _Op) -> None:
         name = op.name

@@ -40,6 +40,7 @@ _MIO_RELEASE = 20  # cycles until an access to memory has read its operands
 _QUEUE_CYCLES = 32  # work of the memory pipe that may be queued before a scheduler stalls
 _LOOP_BYTES_SUPPLIED = 32768  # larger straight code is supplied at half an instruction a cycle to one warp
 _BRANCH_CYCLES = 12
+_MOST_STEPS = 4_000_000  # warp instructions to simulate for one memory latency, before counts of residents are left out
 _MMA_SYNC_SHARE_OF_PEAK = {9: 0.62}
 """On Hopper `mma.sync` reaches this share of the peak that warpgroup products have: 6.3 cycles instead of 4 for
 m16n8k16 (H200). Elsewhere it is the peak."""
@@ -247,6 +248,9 @@ def time_path(
     if num_warps < 1 or ctas_per_sm < 1:
         raise InputError(f"{num_warps} warps and {ctas_per_sm} CTAs/SM cannot be simulated", where="pipeline")
     residents = residents_to_simulate(ctas_per_sm)
+    steps = (len(path.before) + len(path.after)) * 2 + len(path.loop) * (1 + _PASSES)
+    if steps * num_warps * sum(residents) > _MOST_STEPS:
+        residents = (1,) if ctas_per_sm == 1 else (1, ctas_per_sm)
     lines = dict(lines_by_bytes or {})
     found: dict[float, list[tuple[float, float]]] = {}
     for latency in (rates.near_latency_cycles, rates.far_latency_cycles):
