@@ -137,6 +137,13 @@ module attributes {"ttg.num-warps" = 4 : i32} {
     assert trip_counts(kernel, {"most": 9}, (4,), at_most=True).tolist() == [9.0] * 4
 
 
+def test_without_values_accesses_are_read_as_for_large_strides():
+    ir = read_work(split(16, 16, 4)["ttgir"])
+    assert ir.lines_by_bytes[1] == 16
+    assert ir.work.bytes_per_iteration == 16 * (448 + 7 + 128 + 4)
+    assert ir.iterations is None and "tiles_per_split" in ir.trip_count
+
+
 def test_arguments_that_the_ir_numbers_are_matched_in_order():
     text = """
 module attributes {"ttg.num-warps" = 4 : i32} {

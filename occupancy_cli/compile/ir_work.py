@@ -44,6 +44,9 @@ _BITS = {
 _LINE_BYTES = 128
 _MOST_ELEMENTS = 1 << 20  # tensors beyond are not evaluated
 _GATHER_SEED = 20240607
+# An argument without a value: large, so that rows lie apart and masks let everything through; a multiple of 16 where
+# the compiler was told so. Iterations are never told from it.
+_GUESSED_ALIGNED, _GUESSED = 4096, 4099
 _LONG = 1 << 30  # what a loaded length is taken to be
 _UNBOUNDED = 1 << 20  # iterations beyond come from such a length alone
 
@@ -129,7 +132,7 @@ _LOC = re.compile(r"\s*loc\((#\w+|.*)\)\s*$")
 _LOC_DEFINITION = re.compile(r"^(#loc\d*)\s*=\s*loc\((.*)\)\s*$")
 _FILE_LOC = re.compile(r'"([^"]*)":(\d+):(\d+)')
 _FUNCTION = re.compile(r"tt\.func\s+(?:public\s+|private\s+)?@([\w$.]+)\((.*)$")
-_ARGUMENT = re.compile(r"%([\w$.]+):\s*(!tt\.ptr<[^>]*>|!tt\.tensordesc<[^>]*>+|[\w.]+)")
+_ARGUMENT = re.compile(r"%([\w$.]+):\s*(!tt\.ptr<[^>]*>|!tt\.tensordesc<[^>]*>+|[\w.]+)\s*(\{[^}]*\})?")
 _ATTRIBUTES = re.compile(r"(?<!<)\{[^{}]*\}")
 _FOR = re.compile(r"scf\.for\s+(?:unsigned\s+)?(%[\w$.-]+)\s*=\s*(\S+)\s+to\s+(\S+)\s+step\s+(\S+)")
 _ITER_ARGS = re.compile(r"iter_args\((.*?)\)\s*->")
@@ -139,7 +142,7 @@ _TENSOR = re.compile(r"(?:tensor|memdesc)<([0-9x]*x)?(!tt\.ptr<(\w+)>|\w+)(?:,\s
 @dataclass
 class _Function:
     name: str
-    arguments: list[tuple[str, str]]
+    arguments: list[tuple[str, str, str]]  # name, type, attributes
     ops: list[_Op]
 
 
@@ -417,14 +420,16 @@ def _contiguous(at: Ints, count: int, element_bytes: int) -> bool:
 class _Value:
     """An integer scalar (one value a program), an integer tensor, or a pointer (element offsets from an argument).
 
-    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data; `loads` is the
-    length of the longest chain of loads that led here. `expression` is a scalar's text.
+    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `guessed` those
+    that depend on an argument without a value; `loads` is the length of the longest chain of loads that led here.
+    `expression` is a scalar's text.
     """
 
     numbers: Ints | None = None
     pointer: str | None = None
     element: str = ""
     loaded: bool = False
+    guessed: bool = False
     loads: int = 0
     expression: str | None = None
 
@@ -474,13 +479,13 @@ class _Found:
 def _argument_names(function: _Function, arguments: Mapping[str, Any]) -> list[str]:
     """The arguments' names. Triton before 3.6 numbers them (arg0, arg1, ...), without those that became constants: the
     names of `arguments` then follow in order, if each pointer falls on a pointer and each number on a number."""
-    written = [name for name, _ in function.arguments]
+    written = [name for name, _, _ in function.arguments]
     if not written or not all(re.fullmatch(r"arg\d+", name) for name in written):
         return written
     for names in ([n for n, v in arguments.items() if v != 1], list(arguments)):
         pairs = list(zip(names, function.arguments, strict=False))
         if len(pairs) == len(written) and all(
-            isinstance(arguments[name], int | float) != kind.startswith("!tt") for name, (_, kind) in pairs
+            isinstance(arguments[name], int | float) != kind.startswith("!tt") for name, (_, kind, _) in pairs
         ):
             return [name for name, _ in pairs]
     return written
@@ -513,17 +518,20 @@ class _Reader:
             self.ids.append(linear % extent)
             linear = linear // extent
         self.grid = (*grid, 1, 1, 1)[:3]
-        for (written, kind), name in zip(function.arguments, _argument_names(function, arguments), strict=True):
+        for (written, kind, told), name in zip(function.arguments, _argument_names(function, arguments), strict=True):
             pointee = re.match(r"!tt\.ptr<(\w+)", kind)
             if pointee:
                 zero = np.zeros(1, dtype=np.int64)
                 self.values["%" + written] = _Value(zero, name, pointee.group(1), expression=name)
                 continue
             given = arguments.get(name)
-            known = isinstance(given, int) and not isinstance(given, bool)
-            self.values["%" + written] = _Value(
-                np.array([given], dtype=np.int64) if known and given is not None else None, expression=name
-            )
+            if isinstance(given, int) and not isinstance(given, bool):
+                self.values["%" + written] = _Value(np.array([given], dtype=np.int64), expression=name)
+            elif kind in ("i32", "i64"):
+                number = _GUESSED_ALIGNED if "tt.divisibility" in told else _GUESSED
+                self.values["%" + written] = _Value(np.array([number], dtype=np.int64), guessed=True, expression=name)
+            else:
+                self.values["%" + written] = _Value(expression=name)
         self.loop_stack: list[int] = []
         self.walk(function.ops)
 
@@ -583,7 +591,11 @@ class _Reader:
             came = [self.get(o) for o in op.operands]
             self.put(
                 op,
-                _Value(loaded=any(v.loaded for v in came), loads=max((v.loads for v in came), default=0)),
+                _Value(
+                    loaded=any(v.loaded for v in came),
+                    guessed=any(v.guessed for v in came),
+                    loads=max((v.loads for v in came), default=0),
+                ),
             )
         if name in _DOTS or name in _FLOAT_OPS or name in (
             "ttg.local_alloc", "ttg.local_load", "ttg.local_store", "ttg.convert_layout", "ttg.async_commit_group",
@@ -641,11 +653,12 @@ class _Reader:
         kind = op.name.split(".")[-1]
         came = [self.get(o) for o in op.operands]
         loaded, loads = any(v.loaded for v in came), max((v.loads for v in came), default=0)
-        result = _Value(loaded=loaded, loads=loads)
+        guessed = any(v.guessed for v in came)
+        result = _Value(loaded=loaded, guessed=guessed, loads=loads)
         numbers = [v.numbers for v in came]
         texts = [v.expression for v in came]
         if op.name in _SAME and came:
-            result = replace(came[0], loaded=loaded, loads=loads)
+            result = replace(came[0], loaded=loaded, guessed=guessed, loads=loads)
         elif kind == "select" and len(came) == 3:
             known = [n for n in numbers if n is not None]
             if len(known) == 3:
@@ -708,6 +721,7 @@ class _Reader:
                 base,
                 numbers=numbers,
                 loaded=base.loaded or offset.loaded,
+                guessed=base.guessed or offset.guessed,
                 loads=max(base.loads, offset.loads),
                 expression=None,
             ),
@@ -839,7 +853,8 @@ def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = No
 
     `arguments` gives values of integer arguments by name (those that specialization turned into constants are in the
     IR already), best all run-time arguments in order, pointers with None: Triton before 3.6 does not write their names.
-    `grid` is the launch grid, for the iterations of each program.
+    Strides and sizes without a value are taken to be large. `grid` is the launch grid, for the iterations of each
+    program.
     """
     kernel = parse_ttgir(ttgir) if isinstance(ttgir, str) else ttgir
     reader = _Reader(kernel.function, kernel.layouts, arguments or {}, grid)
@@ -1023,7 +1038,9 @@ def _iterations(
         # Inside another loop the count of one pass is not the count of the CTA.
         return text, None
     loaded = any(v.loaded for v in bounds)
-    if lower.numbers is None or upper.numbers is None or step.numbers is None or (loaded and not at_most):
+    if any(v.guessed for v in bounds) or (loaded and not at_most):
+        return text, None
+    if lower.numbers is None or upper.numbers is None or step.numbers is None:
         return text, None
     counts = np.maximum(-(-(upper.numbers - lower.numbers) // step.numbers), 0)
     if loaded and np.any(counts > _UNBOUNDED):
