@@ -55,7 +55,7 @@ def test_shipped_profile(gpu: GpuProfile) -> None:
         assert entry.status in STATUSES
         assert entry.sources or (entry.status == "assumed" and entry.note), name
         for source in entry.sources:
-            assert source.startswith(("https://", "CUDA Toolkit", "Nsight Compute")), source
+            assert source.startswith(("https://", "CUDA Toolkit", "Nsight Compute", "validation/")), source
         if entry.disputed:
             assert len(entry.chosen_because) > 10, name
             owner = gpu if hasattr(gpu, name) else gpu.limits
