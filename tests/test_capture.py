@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from occupancy_cli.analysis.analyze import analyze
+from occupancy_cli.cli import capture as capture_command
 from occupancy_cli.compile.capture.session import CaptureRequest, CaptureResult, capture, spec_paths
 from occupancy_cli.compile.service import CompileService
-from occupancy_cli.errors import InputError
+from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.intake.captured import CapturedSpec
 from occupancy_cli.intake.kernel_input import read_kernel_input
 from occupancy_cli.intake.spec import KernelSpecFile, load_spec
@@ -61,7 +64,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> CaptureResult:
 def test_every_distinct_launch_becomes_a_spec(plain: CaptureResult) -> None:
     assert plain.exit_code == 0
     assert plain.captured.status == "complete"
-    add = _of(plain, "add")
+    add = [(s, spec) for s, spec in _of(plain, "add") if spec.grid != [5]]
     # n = 1000 was launched twice; 4096, 1 and the pointer that is 4 bytes off make one spec each.
     assert [s.launches for s, _ in add] == [2, 1, 1, 1]
     assert [spec.arguments["n"].value for _, spec in add] == ["n", "n", "n", 1000]
@@ -71,8 +74,16 @@ def test_every_distinct_launch_becomes_a_spec(plain: CaptureResult) -> None:
     assert add[0][1].configs == [{"num_warps": 4, "num_stages": 3}]
 
 
+def test_launches_that_differ_in_a_counter_alone_are_four_specs_and_a_count(plain: CaptureResult) -> None:
+    steps = [(s, spec) for s, spec in _of(plain, "add") if spec.grid == [5]]
+    assert [spec.arguments["n"].value for _, spec in steps] == [3, 4, 5, 6]
+    # Ten launches: one each for 4, 5 and 6, and the first stands for 3 and for 7 to 12.
+    assert [s.launches for s, _ in steps] == [7, 1, 1, 1]
+    assert steps[0][0].notes == ("6 of its launches had other integers, with the same specialization and grid",)
+
+
 def test_a_grid_function_gives_its_formula_and_a_tuple_its_numbers(plain: CaptureResult) -> None:
-    add = _of(plain, "add")
+    add = _of(plain, "add")[:4]
     assert [spec.grid for _, spec in add] == [["ceil_div(n, BLOCK)"]] * 3 + [[4]]
     # 320 is a number of the script's own, not an argument that the grid function was given.
     assert _of(plain, "scale")[0][1].grid == ["ceil_div(320, BLOCK)", 2]
@@ -146,7 +157,7 @@ def test_what_was_launched_before_the_script_failed_is_kept(
 ) -> None:
     result = _run(DATA / "without_torch.py", tmp_path / "captured", argument)
     assert (result.exit_code, result.captured.status, result.captured.message) == (code, status, message)
-    assert len(result.captured.specs) == 5
+    assert len(result.captured.specs) == 9  # of add 4 and the 4 of its counter, and scale
     if argument == "fail":
         shown = capfd.readouterr().err
         assert shown.startswith("home") or "Traceback (most recent call last):" in shown
@@ -162,10 +173,10 @@ def test_launches_of_a_forked_child_are_recorded(tmp_path: Path) -> None:
 
 def test_launches_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     result = _run(DATA / "without_torch.py", tmp_path / "captured", most_per_kernel=1)
-    # `add` was launched as n = 1000 (twice), then in three other ways.
+    # `add` was launched as n = 1000 (twice), then in three other ways, and ten times with a counter.
     assert [s.launches for s, _ in _of(result, "add")] == [2]
     (beyond,) = [n for n in result.captured.not_captured if n.kernel == "add"]
-    assert beyond.launches == 3
+    assert beyond.launches == 13
 
 
 def test_a_folder_is_replaced_only_if_nobody_touched_it(tmp_path: Path) -> None:
@@ -199,6 +210,64 @@ def test_a_script_without_launches_writes_nothing(tmp_path: Path) -> None:
     result = _run(script, tmp_path / "captured")
     assert (result.captured.status, result.captured.launches, result.folder) == ("complete", 0, None)
     assert not (tmp_path / "captured").exists()
+
+
+# --- the command -------------------------------------------------------------------------------------------------
+
+
+def _command(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and error of `occupancy capture ARGUMENTS`, registered as the command line registers it."""
+    app = typer.Typer()
+    app.command(context_settings=capture_command.CONTEXT_SETTINGS)(capture_command.capture)
+    app.callback()(lambda: None)
+    done = CliRunner().invoke(app, ["capture", *arguments], standalone_mode=False)
+    code = done.exit_code
+    if isinstance(done.exception, OccupancyError):
+        return done.exception.exit_code, done.output, str(done.exception)
+    assert done.exception is None, done.exception
+    return code if isinstance(done.return_value, type(None)) else int(done.return_value), done.output, ""
+
+
+def test_the_command_prints_specs_and_their_analysis(tmp_path: Path) -> None:
+    out = tmp_path / "captured"
+    script = tmp_path / "small.py"
+    script.write_text((DATA / "without_torch.py").read_text().partition("\nfor n in (1000")[0] + SMALL_END)
+    code, shown, _ = _command(str(script), "-o", str(out), "--no-cache")
+    assert code == 0
+    assert "1 launch of 1 kernel: 1 spec in" in shown
+    assert "scale on RTX PRO 6000" in shown
+    code, shown, _ = _command(str(script), "-o", str(out), "--format", "json", "--no-cache")
+    report = json.loads(shown)
+    assert (report["command"], len(report["kernels"]), report["kernels"][0]["tuned"]) == ("capture", 1, True)
+    assert any("no such block" in note for note in report["notes"])
+
+
+SMALL_END = """
+scale[lambda meta: (triton.cdiv(320, meta["BLOCK"]), 2)](x, 320, 0.5)
+"""
+
+
+def test_the_scripts_options_pass_through_and_the_commands_own_may_follow(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "captured"
+    script = tmp_path / "shows.py"
+    script.write_text("import sys; print(sys.argv[1:], file=sys.stderr)\n")
+    code, _, error = _command(str(script), "--size", "4", "-x3", "-o", str(out), "--", "-o", "mine")
+    assert "['--size', '4', '-x3', '-o', 'mine']" in capfd.readouterr().err
+    assert (code, error.splitlines()[0]) == (2, "the script ran to its end and launched no Triton kernel")
+
+
+def test_a_failing_script_is_an_error_that_says_what_was_kept(tmp_path: Path) -> None:
+    out = tmp_path / "captured"
+    code, shown, error = _command(str(DATA / "without_torch.py"), "fail", "-o", str(out), "--no-analyze")
+    assert code == 2
+    assert error.splitlines() == [
+        "the script failed: RuntimeError: as asked",
+        f"The 9 specs of what it launched before are in {out}.",
+    ]
+    assert "scale.yaml" in shown
+    assert (out / "scale.yaml").is_file()
 
 
 # --- torch -------------------------------------------------------------------------------------------------------

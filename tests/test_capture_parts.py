@@ -77,6 +77,8 @@ def test_a_formula_is_used_only_if_it_gives_every_recorded_number() -> None:
     assert axis_expression([16, 5], configs, [text, text], {"n": 1000}) == "16 if B == 64 else 5"
     assert axis_expression([4, 4], configs, [None, None], {}) == 4
     assert axis_expression([4, 5], [{"B": 64}, {"B": 64}], [None, None], {}) is None
+    # No grid comes from the number of warps: these were two launches.
+    assert axis_expression([4, 5], [{"num_warps": 4}, {"num_warps": 8}], [None, None], {}) is None
 
 
 def test_numbers_written_out_evaluate_to_themselves() -> None:

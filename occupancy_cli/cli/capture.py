@@ -71,6 +71,8 @@ def capture(
     result = run(request)
     if output_format is Format.table:
         _print_capture(result, with_notes=not analyze)
+    if _interrupted(result):
+        raise typer.Exit(130)
     if result.spec_paths and analyze:
         # A run on a GPU that was not named is analyzed for that GPU.
         target = profile or options.resolve_gpu("local", hw_profiles)
@@ -144,6 +146,7 @@ def _print_capture(result: CaptureResult, *, with_notes: bool) -> None:
         configs = f"{spec.configs:,}" + (" autotuned" if spec.tuned else "")
         table.add_row(spec.file, f"{spec.launches:,}", configs, grid, spec.source)
     console.print(table)
+    console.print(f"What a capture cannot see is listed in {result.folder}/index.json.")
     notes = notes_of(result) if with_notes else ()
     for note in notes[:_SHOWN_NOTES]:
         console.print(f"note: {note}")
@@ -160,14 +163,16 @@ def _print_json(result: CaptureResult) -> None:
     print(text.rstrip())  # noqa: T201
 
 
+def _interrupted(result: CaptureResult) -> bool:
+    return result.captured.status == "interrupted" or result.exit_code in (130, -2)
+
+
 def _fail_as_the_script_did(result: CaptureResult, out: Path) -> None:
     """The error for a script that did not end well, or launched nothing; its own traceback is above it."""
     captured = result.captured
     kept = (
         f"The {len(captured.specs)} specs of what it launched before are in {result.folder}." if result.folder else ""
     )
-    if captured.status == "interrupted" or result.exit_code in (130, -2):
-        raise typer.Exit(130)
     if captured.status == "internals":
         raise OccupancyError(
             f"this Triton ({captured.versions.get('triton')}) lacks what capture hooks into: {captured.message}",

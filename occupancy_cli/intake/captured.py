@@ -133,6 +133,10 @@ class _Records:
     notes: list[str] = field(default_factory=list)
     end: dict[str, Any] = field(default_factory=dict)
 
+    def with_other_values(self, launch: Mapping[str, Any]) -> int:
+        """How many of its launches had other integers, of the same specialization."""
+        return sum(of_pid.get("other_values", {}).get(str(launch["id"]), 0) for of_pid in self.counts.values())
+
     def times(self, launch: Mapping[str, Any]) -> int:
         """How often a launch happened; a process that died may not have counted the last ones."""
         if launch["candidate"]:
@@ -262,6 +266,8 @@ def _variants(group: Sequence[Mapping[str, Any]], records: _Records) -> list[_Va
         tuned = launch["tuned"] or {"names": [], "kept": True, "configs": 0}
         more = {n: v for n, v in launch["options"].items() if n not in LAUNCH_OPTIONS}
         notes = [f"launched with {n}={v}, which a spec does not carry" for n, v in more.items()]
+        if others := records.with_other_values(launch):
+            notes.append(f"{others:,} of its launches had other integers, with the same specialization and grid")
         if launch["error"]:
             notes.append(f"the launch failed: {launch['error']}")
         known = found.get(key)

@@ -12,6 +12,7 @@ from typing import Any
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.expressions import parse_expression
+from occupancy_cli.intake.spec import LAUNCH_OPTIONS
 
 MAX_CHARACTERS = 900
 MAX_CASES = 30
@@ -43,7 +44,8 @@ def _gives(text: str, values: Sequence[int], configs: Sequence[Mapping[str, Any]
 
 
 def _cases(values: Sequence[int], configs: Sequence[Mapping[str, Any]]) -> str | None:
-    keys = [k for k in configs[0] if len({repr(c.get(k)) for c in configs}) > 1]
+    # A grid that differed by num_warps alone would be another launch's.
+    keys = [k for k in configs[0] if k not in LAUNCH_OPTIONS and len({repr(c.get(k)) for c in configs}) > 1]
     for length in range(1, min(_MOST_KEYS, len(keys)) + 1):
         for chosen in itertools.combinations(keys, length):
             cases: dict[tuple[Any, ...], int] = {}

@@ -2,7 +2,8 @@
 
 Without a GPU the driver is one that answers for the target and launches nothing, and a compile is put off until
 somebody asks for what only a compiled kernel has (a script that reads `n_regs`, say). With a GPU (`live`) everything
-runs as it would, and launches are written down on the way.
+runs as it would, and launches are written down on the way. In both a grid function is called once more for every new
+launch, to see how it computes its result (`traced`).
 
 Beyond Triton's public interface this touches `JITFunction.run` and `.device_caches`, `Autotuner.run`, `._bench` and
 `.prune_configs`, `triton.compiler.compile` and `triton.testing.do_bench*`; the same in Triton 3.4 to 3.9 (`INTERNALS`,
@@ -202,7 +203,7 @@ def _bind(jit: JITFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> t
     return bound, specialization, backend, dict(options)
 
 
-def _record_launches(recorder: Recorder, *, trace_grids: bool) -> None:
+def _record_launches(recorder: Recorder) -> None:
     original = JITFunction.run
     state = recorder.state
 
@@ -217,7 +218,7 @@ def _record_launches(recorder: Recorder, *, trace_grids: bool) -> None:
             return seen[-1]
 
         def axes_text(bound: Mapping[str, Any]) -> Sequence[str | None]:
-            return traced_axes(grid, bound) if trace_grids and callable(grid) else ()
+            return traced_axes(grid, bound) if callable(grid) else ()
 
         if state.dry:
             bound, specialization, backend, options = _bind(self, args, kwargs)
@@ -426,12 +427,11 @@ def install_without_gpu(recorder: Recorder, arch: int, device: Mapping[str, int]
 
     triton.testing.do_bench = untimed
     triton.testing.do_bench_cudagraph = untimed
-    _record_launches(recorder, trace_grids=True)
+    _record_launches(recorder)
     _tune_without_timing(recorder)
 
 
 def install_live(recorder: Recorder) -> None:
     """Record what really runs."""
-    # In a run that is real a grid function is called as often as Triton calls it, and no more.
-    _record_launches(recorder, trace_grids=False)
+    _record_launches(recorder)
     _watch_tuning(recorder)

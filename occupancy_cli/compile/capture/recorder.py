@@ -1,8 +1,10 @@
 """Takes launches down: one line of JSON for every kernel, kernel snapshot and distinct launch, as they happen.
 
 Two launches are the same when Triton would specialize them alike, and their integers and grids are equal; the second
-is only counted. What is on disk stays there if the script's process dies, and a forked child of it writes to the same
-file. The format is read by `occupancy_cli.intake.captured`.
+is only counted. So are, after the first few, launches that differ in their integers alone: a counter that goes up with
+every step changes neither the binary nor the grid. What is on disk stays there if the script's process dies, and a
+forked child of it writes to the same file. The format is read by
+`occupancy_cli.intake.captured`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from triton.runtime.jit import JITFunction
 from occupancy_cli.compile.capture.snapshot import CannotSnapshot, Snapshot, is_jit_callable, line_of, literal, snapshot
 
 FLUSH_COUNTS_AFTER_S = 1.0
+MOST_VALUES = 4  # launches kept that differ in the values of integers alone
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # Options that say how the compiler is watched or where it lies, not what the launch is.
 _NOT_OPTIONS = frozenset({"arch", "backend_name", "extern_libs", "debug", "instrumentation_mode", "ir_override"})
@@ -62,6 +65,8 @@ class Recorder:
         self._alive: list[Any] = []
         self._snapshots: dict[Any, tuple[int | None, str]] = {}
         self._launches: dict[Any, int] = {}
+        self._alike: dict[Any, list[int]] = {}
+        self._other_values: dict[int, int] = {}
         self._per_kernel: dict[int, int] = {}
         self._counts: dict[int, int] = {}
         self._not_kept: dict[int, int] = {}
@@ -89,7 +94,7 @@ class Recorder:
         with self._lock:
             self._forked()
             self._flushed = time.monotonic()
-            self.event("counts", counts=self._counts, not_kept=self._not_kept)
+            self.event("counts", counts=self._counts, not_kept=self._not_kept, other_values=self._other_values)
 
     def _id(self) -> int:
         self._next += 1
@@ -99,7 +104,7 @@ class Recorder:
         """In a forked child, what the parent counted is the parent's; its records keep their numbers."""
         if os.getpid() != self._pid:
             self._pid = os.getpid()
-            self._counts, self._not_kept = {}, {}
+            self._counts, self._not_kept, self._other_values = {}, {}, {}
             self._next = max(self._next, 1) + (os.getpid() << 24)
 
     # --- what the current thread is doing ---
@@ -144,39 +149,63 @@ class Recorder:
         """
         axes = None if grid is None else tuple(_integer(axis) for axis in grid)
         numbers = tuple(v for v in bound.values() if isinstance(v, int) and not isinstance(v, bool))
-        key = (id(jit), str(specialization), numbers, axes, str(sorted(options.items(), key=str)))
+        alike = (id(jit), str(specialization), axes, str(sorted(options.items(), key=str)), candidate)
+        key = (alike, numbers)
         with self._lock:
             self._forked()
-            known = self._launches.get((key, candidate))
-            if known is None and candidate and (key, False) in self._launches:
-                known = self._launches[(key, False)]
+            known = self._launches.get(key)
             self.state.last_is_new = known is None
             if known is None:
-                kernel = self._kernel(jit)
-                if not candidate and self._per_kernel.get(kernel, 0) >= self._most:
+                known = self._new_launch(jit, bound, specialization, options, backend, axes, error, axes_text, alike)
+                if known is None:
                     self.state.last_is_new = False
-                    self._not_kept[kernel] = self._not_kept.get(kernel, 0) + 1
                     self._flush_now_and_then()
                     return
-                if not candidate:
-                    self._per_kernel[kernel] = self._per_kernel.get(kernel, 0) + 1
-                known = self._id()
-                self._launches[(key, candidate)] = known
-                self._alive.append(jit)
-                self.event(
-                    "launch",
-                    id=known,
-                    kernel=kernel,
-                    candidate=candidate,
-                    grid=axes,
-                    grid_text=list(axes_text(bound)) if axes_text is not None else [],
-                    error=error,
-                    tuned=self._tuned(),
-                    **self._described(jit, bound, specialization, options, backend),
-                )
+                self._launches[key] = known
             if not candidate:
                 self._counts[known] = self._counts.get(known, 0) + 1
                 self._flush_now_and_then()
+
+    def _new_launch(
+        self,
+        jit: JITFunction,
+        bound: Mapping[str, Any],
+        specialization: Sequence[Any],
+        options: Mapping[str, Any],
+        backend: Any,
+        axes: tuple[int | None, ...] | None,
+        error: str,
+        axes_text: Callable[[Mapping[str, Any]], Sequence[str | None]] | None,
+        alike: tuple[Any, ...],
+    ) -> int | None:
+        """Write a launch down; its number, that of one like it, or None when there are too many of its kernel."""
+        kernel = self._kernel(jit)
+        candidate = bool(alike[-1])
+        others = self._alike.setdefault(alike, [])
+        if len(others) >= MOST_VALUES:
+            self.state.last_is_new = False
+            if not candidate:
+                self._other_values[others[0]] = self._other_values.get(others[0], 0) + 1
+            return others[0]
+        if not candidate:
+            if self._per_kernel.get(kernel, 0) >= self._most:
+                self._not_kept[kernel] = self._not_kept.get(kernel, 0) + 1
+                return None
+            self._per_kernel[kernel] = self._per_kernel.get(kernel, 0) + 1
+        number = self._id()
+        others.append(number)
+        self.event(
+            "launch",
+            id=number,
+            kernel=kernel,
+            candidate=candidate,
+            grid=axes,
+            grid_text=list(axes_text(bound)) if axes_text is not None else [],
+            error=error,
+            tuned=self._tuned(),
+            **self._described(jit, bound, specialization, options, backend),
+        )
+        return number
 
     def failed_config(self, jit: JITFunction, config: Mapping[str, Any], why: BaseException) -> None:
         """A config that the autotuner has but whose launch cannot even be prepared."""
@@ -326,7 +355,12 @@ def _argument(name: str, kind: Any, value: Any) -> tuple[dict[str, Any], str]:
     if kind == "constexpr":  # an integer equal to 1, which Triton turns into a constant
         return {"name": name, "type": "i32", "value": 1}, ""
     if kind.startswith("*"):
-        return {"name": name, "type": "*" + kind.lstrip("*").removeprefix("k"), "align": _alignment(value)}, ""
+        element = kind.lstrip("*").removeprefix("k")
+        return {
+            "name": name,
+            "type": "*" * kind.count("*") + ("i1" if element == "u1" else element),
+            "align": _alignment(value),
+        }, ""
     if kind.startswith("tensordesc<"):
         return {"name": name, "type": kind}, ""
     if kind in ("u1", "i1"):

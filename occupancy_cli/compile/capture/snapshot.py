@@ -328,8 +328,10 @@ class _Writer:
 
 
 def line_of(jit: Any) -> int:
-    """Line of the `def`, where Triton knows it, else of its first decorator."""
-    return int(getattr(jit, "def_file_line_number", 0) or getattr(jit, "starting_line_number", 0) or 0)
+    """Line of the `def` (Triton counts from the first decorator)."""
+    first = int(getattr(jit, "starting_line_number", 0) or 0)
+    lines: list[str] = getattr(jit, "raw_src", None) or []
+    return first + next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
 
 
 def _file(jit: Any) -> str:

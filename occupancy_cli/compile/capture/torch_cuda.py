@@ -232,11 +232,11 @@ class _StandIn:
         @functools.wraps(function)
         def placed(*args: Any, **kwargs: Any) -> Any:
             wanted = kwargs.get("device")
+            if kwargs.pop("pin_memory", False):  # which only a tensor on the CPU can be
+                wanted = self.cpu
             if wanted is None:
                 return function(*args, **kwargs)
             kwargs["device"] = self.actual(wanted)
-            if kwargs.get("pin_memory"):
-                kwargs["pin_memory"] = False
             result = function(*args, **kwargs)
             if self._asks_for_cpu(wanted) and isinstance(result, self.torch.Tensor):
                 self._says_cpu(result)

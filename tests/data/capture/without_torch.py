@@ -54,6 +54,8 @@ add[(4,)](Array("fp32", 4096 + 4), y, 1000, BLOCK=256)
 scale[lambda meta: (triton.cdiv(320, meta["BLOCK"]), 2)](x, 320, 0.5)
 scale[lambda meta: (triton.cdiv(320, meta["BLOCK"]), 2)](x, 320, 0.25)  # the same launch: only a float differs
 never[(0,)](x, BLOCK=16)
+for step in range(3, 13):  # a number that goes up with every step: 3 to 12, none of them 1 or a multiple of 16
+    add[(5,)](x, y, step, BLOCK=512)
 
 print("home", os.environ["HOME"])
 print("arguments", sys.argv[1:])
