@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from occupancy_cli.analysis import build
-from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, cta_work, launch_shape, points, prepare
+from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, points, prepare
 from occupancy_cli.compile.request import CompileOutcome, TimeOn
 from occupancy_cli.compile.service import CompileService
-from occupancy_cli.compile.timing import digest_of, merged, work_from
 from occupancy_cli.intake.kernel_input import KernelInput
 from occupancy_cli.intake.settings import Setting
-from occupancy_cli.model.cost import TimeEstimate, estimate
 from occupancy_cli.model.insights import Variant, observations
 from occupancy_cli.model.profiles import GpuProfile
-from occupancy_cli.model.work import CtaWork
 from occupancy_cli.report import schema
 from occupancy_cli.version import VERSION
 
@@ -67,7 +64,7 @@ def compile_points(
     kernel: Kernel, gpu: GpuProfile, service: CompileService, chosen: list[Point], *, timed: bool = False
 ) -> list[AnalyzedPoint]:
     """Compile every launch of every point, equal specializations once; `timed`: with each kernel's time on `gpu`."""
-    time_on = TimeOn(gpu.id, digest_of(gpu), tuple(gpu_dirs(gpu))) if timed else None
+    time_on = _time_on(gpu) if timed else None
     requests = [replace(launch.request, time_on=time_on) for point in chosen for launch in point.launches]
     outcomes = iter(service.compile_all(requests))
     return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
@@ -134,7 +131,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> sch
         resources=build.resources_part(outcome.resources),
         occupancy=build.occupancy_part(occupancy),
         launch=build.launch_part(waves),
-        time=build.time_part(time_of(kernel, gpu, point.main, outcome)) if outcome.timings else None,
+        time=_time(kernel, gpu, point.main, outcome),
         followed_by=[
             _follower(kernel, gpu, plan, result)
             for plan, result in zip(point.followers, analyzed.outcomes[1:], strict=True)
@@ -143,26 +140,20 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> sch
     )
 
 
-def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> TimeEstimate | None:
-    """The time of one launch; None when the spec does not say what a CTA does."""
-    if outcome.resources is None:
+def _time_on(gpu: GpuProfile) -> TimeOn:
+    """The GPU as a request names it, with the folder of its profile's own file for the worker that has to load it."""
+    from occupancy_cli.compile.timing import digest_of
+
+    return TimeOn(gpu.id, digest_of(gpu), (str(Path(gpu.path).parent),) if gpu.path else ())
+
+
+def _time(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Time | None:
+    """The time of a launch that was compiled with one; None otherwise."""
+    if not outcome.timings:
         return None
-    shape = launch_shape(kernel.given, plan)
-    if shape is None:
-        return None
-    occupancy = build.occupancy_on(gpu, outcome.resources)
-    return estimate(gpu, outcome.resources, occupancy, work_of(kernel, gpu, plan, outcome), shape)
+    from occupancy_cli.analysis.work import time_of
 
-
-def gpu_dirs(gpu: GpuProfile) -> list[str]:
-    """The folder of the profile's own file, for a worker that has to load it."""
-    return [str(Path(gpu.path).parent)] if gpu.path else []
-
-
-def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
-    """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
-    found = outcome.timings.get(digest_of(gpu))
-    return merged(cta_work(kernel.given, plan), None if found is None else work_from(found))
+    return build.time_part(time_of(kernel, gpu, plan, outcome))
 
 
 def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Follower:
@@ -177,7 +168,7 @@ def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: Compil
         resources=build.resources_part(outcome.resources),
         occupancy=build.occupancy_part(occupancy),
         launch=build.launch_part(build.waves_of(gpu, outcome.resources, occupancy, plan.grid)),
-        time=build.time_part(time_of(kernel, gpu, plan, outcome)) if outcome.timings else None,
+        time=_time(kernel, gpu, plan, outcome),
     )
 
 

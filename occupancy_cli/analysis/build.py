@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.compile.request import CompileOutcome
-from occupancy_cli.model.cost import TimeEstimate
 from occupancy_cli.model.occupancy import Occupancy
 from occupancy_cli.model.occupancy import occupancy as occupancy_of
 from occupancy_cli.model.profiles import GpuProfile
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.waves import WaveSchedule, wave_schedule
 from occupancy_cli.report import schema
+
+if TYPE_CHECKING:
+    from occupancy_cli.model.cost import TimeEstimate
 
 SHOWN_GPU_FIELDS = ("sm_count", "boost_clock_mhz", "memory_bandwidth_gbps")
 

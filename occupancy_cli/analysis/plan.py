@@ -21,13 +21,11 @@ from occupancy_cli.intake.settings import Setting, knob_settings, shape_settings
 from occupancy_cli.intake.spec import LAUNCH_OPTIONS, Argument, ConfigProduct, EachValue, Launch
 from occupancy_cli.intake.yaml_file import KeyPath
 from occupancy_cli.model.profiles import GpuProfile
-from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
 
 # What Triton's CUDA backend uses where a launch says nothing (`CUDAOptions`; a test compares them).
 DEFAULT_OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
-MAX_RAGGED_CTAS = 2_000_000
 TRUE_NOTE = "no value given; taken as true"
 CLASS_NOTE = "no value given; compiled as a multiple of 16, the most demanding class"
 
@@ -243,15 +241,15 @@ def names_of(
     spec = kernel.given.spec
     names: dict[str, Any] = {**settings}
     for name, value in spec.constexprs.items():
-        names[name] = _value(kernel.given, value, names, ("constexprs", name)) if isinstance(value, str) else value
+        names[name] = value_of(kernel.given, value, names, ("constexprs", name)) if isinstance(value, str) else value
     names |= {**DEFAULT_OPTIONS, **config, **override}
     for name, value in spec.derived.items():
         if name not in override:
-            names[name] = _value(kernel.given, value, names, ("derived", name))
+            names[name] = value_of(kernel.given, value, names, ("derived", name))
     return names
 
 
-def _value(given: KernelInput, value: Any, names: Mapping[str, Any], at: KeyPath) -> Any:
+def value_of(given: KernelInput, value: Any, names: Mapping[str, Any], at: KeyPath) -> Any:
     """The value of an expression; a text that is no expression over known names stays the text (a string constexpr)."""
     if not isinstance(value, str):
         return value
@@ -316,7 +314,7 @@ def _argument(
                 f"{name}: {CLASS_NOTE}" if argument.type != "i1" else f"{name}: no value given; taken as true"
             )
     if isinstance(value, str):
-        value = _value(given, value, names, at)
+        value = value_of(given, value, names, at)
     if isinstance(value, float) and argument.type[:1] in "iu" and value == int(value):
         value = int(value)
     if argument.type == "i32" and isinstance(value, int) and not -(2**31) <= value < 2**31:
@@ -341,7 +339,7 @@ def _constexprs(
         if name in config:
             values[name] = config[name]
         elif name in launch.constexprs:
-            values[name] = _value(given, launch.constexprs[name], names, (*at, "constexprs", name))
+            values[name] = value_of(given, launch.constexprs[name], names, (*at, "constexprs", name))
         elif name in names:
             values[name] = names[name]
         elif not param["has_default"] and name not in description.heuristics:
@@ -358,7 +356,7 @@ def _constexprs(
 
 
 def _grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> int:
-    value = _value(given, axis, names, at)
+    value = value_of(given, axis, names, at)
     number = int(value)
     which = at[-1]
     most = MAX_GRID_AXIS[which] if isinstance(which, int) else MAX_GRID_AXIS[0]
@@ -371,70 +369,6 @@ def _grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyP
     return number
 
 
-# --- work --------------------------------------------------------------------------------------------------------
-
-
-def cta_work(given: KernelInput, plan: LaunchPlan) -> CtaWork:
-    """The work of a CTA as far as the spec gives it."""
-    work = plan.launch.work
-    at = (*plan.at, "work")
-
-    def number(key: str) -> float | None:
-        value = getattr(work, key)
-        return None if value is None else float(_value(given, value, plan.names, (*at, key)))
-
-    flops = work.tensor_flops_per_iteration
-    return CtaWork(
-        prologue_bytes=number("prologue_bytes"),
-        bytes_per_iteration=number("bytes_per_iteration"),
-        epilogue_bytes=number("epilogue_bytes"),
-        unique_bytes_per_iteration=number("unique_bytes_per_iteration"),
-        fp32_flops_per_iteration=number("fp32_flops_per_iteration"),
-        dependent_loads=number("dependent_loads"),
-        pipeline_depth=number("pipeline_depth"),
-        tensor_flops_per_iteration=None
-        if flops is None
-        else tuple(
-            (dtype, float(_value(given, v, plan.names, (*at, "tensor_flops_per_iteration", dtype))))
-            for dtype, v in flops.items()
-        ),
-    )
-
-
-def launch_shape(given: KernelInput, plan: LaunchPlan) -> LaunchShape | None:
-    """The grid with each CTA's iterations; None without a grid or without `iterations` or `split` in the spec."""
-    work, grid = plan.launch.work, plan.grid
-    if grid is None:
-        return None
-    at = (*plan.at, "work")
-    if work.split is not None:
-        got = {k: int(_value(given, v, plan.names, (*at, "split", k))) for k, v in work.split.items()}
-        for key in ("tiles", "tiles_per_split"):
-            if key not in got:
-                raise InputError(f"the key {key!r} is missing", where=given.document.where((*at, "split")))
-        axis = got.get("axis", len(grid) - 1)
-        if not 0 <= axis < len(grid):
-            raise InputError(
-                f"axis {axis} of a grid of {len(grid)}", where=given.document.where((*at, "split", "axis"))
-            )
-        return LaunchShape.split(grid, got["tiles"], got["tiles_per_split"], axis)
-    if work.iterations is None:
-        return None
-    where = given.document.where((*at, "iterations"))
-    expression = parse_expression(work.iterations, where)
-    if not expression.names & {"pid0", "pid1", "pid2"}:
-        return LaunchShape.uniform(grid, max(0.0, float(expression(plan.names, where))))
-    full = (*grid, *([1] * (3 - len(grid))))
-    if full[0] * full[1] * full[2] > MAX_RAGGED_CTAS:
-        raise InputError(f"iterations per CTA over a grid of {grid} is too much to work out", where=where)
-    names = dict(plan.names)
-    runs = []
-    for z, y, x in itertools.product(range(full[2]), range(full[1]), range(full[0])):
-        names |= {"pid0": x, "pid1": y, "pid2": z}
-        runs.append((1, max(0.0, float(expression(names, where)))))
-    return LaunchShape(grid, merge_runs(runs))
-
-
 def knob_candidates(kernel: Kernel, name: str, names: Mapping[str, Any]) -> tuple[Any, ...]:
     """The values that `recommend` may give the knob `name` at a point with these names; none when none are listed."""
     values = kernel.given.spec.knobs[name].values
@@ -443,15 +377,15 @@ def knob_candidates(kernel: Kernel, name: str, names: Mapping[str, Any]) -> tupl
     if not isinstance(values, EachValue):
         return tuple(values)
     at: KeyPath = ("knobs", name, "values")
-    first = int(_value(kernel.given, values.first, names, (*at, "from")))
-    last = int(_value(kernel.given, values.last, names, (*at, "to")))
+    first = int(value_of(kernel.given, values.first, names, (*at, "from")))
+    last = int(value_of(kernel.given, values.last, names, (*at, "to")))
     if last - first > 4096:
         raise InputError(
             f"{last - first + 1:,} candidates", where=kernel.given.document.where(at), hint="At most 4,096."
         )
     return tuple(
         dict.fromkeys(
-            _value(kernel.given, values.value, {**names, values.name: n}, (*at, "value"))
+            value_of(kernel.given, values.value, {**names, values.name: n}, (*at, "value"))
             for n in range(first, last + 1)
         )
     )

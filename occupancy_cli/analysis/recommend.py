@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.analysis import build
-from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, stop_above, toolchain, work_of
+from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, stop_above, toolchain
 from occupancy_cli.analysis.plan import (
     Kernel,
     Point,
     knob_candidates,
-    launch_shape,
     make_point,
     names_of,
     prepare,
 )
+from occupancy_cli.analysis.work import launch_shape, work_of
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.expressions import parse_expression
