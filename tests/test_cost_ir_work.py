@@ -163,6 +163,41 @@ module attributes {"ttg.num-warps" = 4 : i32} {
     assert read_work(text, {"first": 2, "out": None, "last": 10}, (1,)).iterations is None
 
 
+def test_bulk_copies_count_wherever_a_group_of_warps_issues_them():
+    text = """
+#shared = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+module attributes {"ttg.num-warps" = 4 : i32} {
+  tt.func public @k(%a: !tt.tensordesc<tensor<64x64xbf16, #shared>>, %K: i32) {
+    %c1 = arith.constant 1 : i32
+    %c0 = arith.constant 0 : i32
+    ttg.warp_specialize(%a, %K, %c1)
+    default {
+      scf.for %i = %c0 to %K step %c1 : i32 {
+        %d = ttng.warp_group_dot %x, %y, %z : !ttg.memdesc<64x64xbf16, #shared, #smem> * \
+!ttg.memdesc<64x64xbf16, #shared, #smem> -> tensor<64x64xf32, #mma>
+      }
+      ttg.warp_yield
+    }
+    partition0(%arg0: !tt.tensordesc<tensor<64x64xbf16, #shared>>, %arg1: i32, %arg2: i32) num_warps(1) {
+      %zero = arith.constant 0 : i32
+      scf.for %i = %zero to %arg1 step %arg2 : i32 {
+        ttng.async_tma_copy_global_to_local %arg0[%i, %i] %buf, %bar, %true : !tt.tensordesc<tensor<64x64xbf16, \
+#shared>>, !ttg.memdesc<1xi64, #s, #smem> -> !ttg.memdesc<64x64xbf16, #shared, #smem, mutable> loc("k.py":7:1)
+        ttng.async_tma_copy_global_to_local %arg0[%i, %i] %buf, %bar, %true : !tt.tensordesc<tensor<64x64xbf16, \
+#shared>>, !ttg.memdesc<1xi64, #s, #smem> -> !ttg.memdesc<64x64xbf16, #shared, #smem, mutable> loc("k.py":7:1)
+      }
+      ttg.warp_return
+    } : (!tt.tensordesc<tensor<64x64xbf16, #shared>>, i32, i32) -> ()
+    tt.return
+  }
+}
+"""
+    ir = read_work(text, {"K": 12}, (2,))
+    assert ir.work.bytes_per_iteration == 2 * 64 * 64 * 2
+    assert ir.work.tensor_flops_per_iteration == (("bf16", 2 * 64**3),)
+    assert ir.iterations == (12.0, 12.0)
+
+
 def test_types_and_texts_that_are_not_known():
     assert (element_bits("bf16"), element_bits("f8E4M3FN"), element_bits("i64"), element_bits("x")) == (16, 8, 64, None)
     with pytest.raises(InputError, match="no kernel"):

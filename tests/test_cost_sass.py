@@ -119,6 +119,58 @@ def test_text_without_encodings_gives_a_mix_but_no_path():
     assert warp_path(kernel, loop) is None
 
 
+def test_code_moved_out_of_line_is_no_loop():
+    # The wait at 0x10 fails into 0x50, which tries again and jumps back to 0x20: 0x20 to 0x60 is no loop.
+    text = """
+.text.k:
+.L_top:
+        /*0000*/                   UTMALDG.2D [UR8], [UR4] ;             /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+        /*0010*/              @!P0 BRA `(.L_again) ;                     /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+.L_on:
+        /*0020*/                   HGMMA.64x64x16.F32.BF16 R24, gdesc[UR8], R24, gsb0 ; /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+        /*0030*/               @P1 BRA `(.L_top) ;                       /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+        /*0040*/                   EXIT ;                                /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+.L_again:
+        /*0050*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0 ; /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+        /*0060*/              @!P0 BRA `(.L_again) ;                     /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+        /*0070*/                   BRA `(.L_on) ;                        /* 0x0 */
+                                                                         /* 0x000fe20000000000 */
+"""
+    kernel = parse_sass(text)
+    assert [(loop.first, loop.last) for loop in kernel.loops] == [(0, 3)]
+    path = warp_path(kernel, main_loop(kernel))
+    # The waiting loop is not part of the way.
+    assert [s.opcode.split(".")[0] for s in path.loop] == ["UTMALDG", "BRA", "HGMMA", "BRA"]
+    assert [s.opcode for s in path.after] == ["EXIT"]
+
+
+def test_nested_loops_the_one_with_the_products_is_the_main_one():
+    control = "/* 0x000fe20000000000 */"
+    lines = [
+        (".L_outer:", None), ("LDG.E R2, [R4.64]", "0000"), (".L_inner:", None),
+        ("HMMA.16816.F32 R0, R1, R2, R0", "0010"), ("@P0 BRA `(.L_inner)", "0020"), ("STG.E [R4.64], R0", "0030"),
+        ("@P1 BRA `(.L_outer)", "0040"), ("EXIT", "0050"),
+    ]  # fmt: skip
+    text = ".text.k:\n" + "".join(
+        f"{what}\n" if at is None else f" /*{at}*/ {what} ; /* 0x0000000000000000 */\n {control}\n"
+        for what, at in lines
+    )
+    kernel = parse_sass(text)
+    assert len(kernel.loops) == 2 and kernel.loops[0].holds(kernel.loops[1])
+    loop = main_loop(kernel)
+    assert kernel.instructions[loop.first].base == "HMMA"
+    path = warp_path(kernel, loop)
+    assert [s.opcode for s in path.before] == ["LDG.E"]
+    assert [s.opcode for s in path.after] == ["STG.E", "BRA", "EXIT"]
+
+
 def test_warp_specialization_is_noticed():
     listing = ".text.k:\n /*0000*/ USETMAXREG.DEALLOC.CTAPOOL 0x18 ;\n /*0010*/ EXIT ;\n"
     assert specialized_warps(parse_sass(listing))

@@ -42,6 +42,7 @@ _BITS = {
     "f64": 64, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 8,
 }  # fmt: skip
 _LINE_BYTES = 128
+_SECTOR_BYTES = 32
 _MOST_ELEMENTS = 1 << 20  # tensors beyond are not evaluated
 _GATHER_SEED = 20240607
 # An argument without a value: large, so that rows lie apart and masks let everything through; a multiple of 16 where
@@ -57,7 +58,8 @@ class MemoryAccess:
 
     `where` is "prologue", "loop" or "epilogue"; `kind` "load", "async copy", "bulk copy" or "store". `bytes` are the
     distinct ones of one execution by one CTA, `requested_bytes` what its lanes ask for (a scale that 64 lanes read
-    counts 64 times); elements that are known to be masked count in neither. `bytes_per_lane` is what a lane moves at
+    counts 64 times), `sector_bytes` the distinct 32-byte sectors they lie in, None where the address could not be read;
+    elements that are known to be masked count in none. `bytes_per_lane` is what a lane moves at
     once and `lines_per_warp` the 128-byte lines that one warp's access touches on average, None where the layout or the
     address could not be read. `gathered` says that its address depends on loaded data.
     """
@@ -69,6 +71,7 @@ class MemoryAccess:
     shape: tuple[int, ...]
     bytes: float
     requested_bytes: float
+    sector_bytes: float | None
     bytes_per_lane: int | None
     lines_per_warp: float | None
     gathered: bool
@@ -99,6 +102,18 @@ class IrWork:
             if access.kind == "load" and access.bytes_per_lane and access.lines_per_warp:
                 sums.setdefault(access.bytes_per_lane, []).append(access.lines_per_warp)
         return {size: sum(found) / len(found) for size, found in sums.items()}
+
+    @property
+    def traffic_by_bytes(self) -> dict[int, float]:
+        """Bytes a lane loads at once -> bytes that come from beyond the L1 for each byte asked for, over the loads that
+        go through registers: what lanes ask for again is in the L1 by then."""
+        sums: dict[int, list[float]] = {}
+        for access in self.accesses:
+            if access.kind == "load" and access.bytes_per_lane and access.sector_bytes and access.requested_bytes:
+                total = sums.setdefault(access.bytes_per_lane, [0.0, 0.0])
+                total[0] += access.sector_bytes
+                total[1] += access.requested_bytes
+        return {size: moved / asked for size, (moved, asked) in sums.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -135,6 +150,7 @@ _FUNCTION = re.compile(r"tt\.func\s+(?:public\s+|private\s+)?@([\w$.]+)\((.*)$")
 _ARGUMENT = re.compile(r"%([\w$.]+):\s*(!tt\.ptr<[^>]*>|!tt\.tensordesc<[^>]*>+|[\w.]+)\s*(\{[^}]*\})?")
 _ATTRIBUTES = re.compile(r"(?<!<)\{[^{}]*\}")
 _FOR = re.compile(r"scf\.for\s+(?:unsigned\s+)?(%[\w$.-]+)\s*=\s*(\S+)\s+to\s+(\S+)\s+step\s+(\S+)")
+_PARTITION_ARGUMENT = re.compile(r"(%[\w$.-]+):")
 _ITER_ARGS = re.compile(r"iter_args\((.*?)\)\s*->")
 _TENSOR = re.compile(r"(?:tensor|memdesc)<([0-9x]*x)?(!tt\.ptr<(\w+)>|\w+)(?:,\s*(#[\w.]+(?:<\{.*?\}>)?))?")
 
@@ -510,6 +526,9 @@ class _Reader:
         self.trips: dict[int, tuple[_Value, _Value, _Value]] = {}
         self.parents: dict[int, tuple[int, ...]] = {}
         self.unread: set[str] = set()
+        self.partition = 0
+        self.partition_of: dict[int, int] = {}
+        self.shared_operands: list[str] = []
         self.random = np.random.default_rng(_GATHER_SEED)
         total = int(np.prod(grid)) if grid else 1
         linear = np.arange(total, dtype=np.int64)
@@ -560,7 +579,16 @@ class _Reader:
         elif self.scalars_only and op.is_tensor:
             if name in _DOTS or name in _ACCESSES:
                 self.note(op, "other")
-        elif name in ("scf.if", "scf.while", "scf.execute_region", "ttg.warp_specialize"):
+        elif name.startswith("partition") or name == "default":
+            # The code of one group of warps, with the operands of the warp_specialize before it as its arguments.
+            for argument, given in zip(_PARTITION_ARGUMENT.findall(op.text), self.shared_operands, strict=False):
+                self.values[argument] = self.get(given)
+            self.partition += 1
+            self.walk(op.children)
+        elif name == "ttg.warp_specialize":
+            self.shared_operands = op.operands
+            self.walk(op.children)
+        elif name in ("scf.if", "scf.while", "scf.execute_region"):
             self.walk(op.children)
             for i, result in enumerate(op.results[1:] if len(op.results) > 1 else op.results):
                 self.values[result] = self.get(op.yields[i]) if i < len(op.yields) else _UNKNOWN
@@ -588,6 +616,7 @@ class _Reader:
             self._bulk(op)
         else:
             # A value that passes through shared memory, a reduction or anything else keeps its history of loads.
+            self.walk(op.children)
             came = [self.get(o) for o in op.operands]
             self.put(
                 op,
@@ -610,6 +639,7 @@ class _Reader:
         number = len(self.loops)
         self.loops.append(op)
         self.parents[number] = tuple(self.loop_stack)
+        self.partition_of[number] = self.partition
         initial = _ITER_ARGS.search(op.text)
         pairs = re.findall(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)", initial.group(1)) if initial else []
         if header:
@@ -755,13 +785,14 @@ class _Reader:
         per_lane, lines = _touch(_layout(layout, self.layouts, shape), address, mask_numbers, bits // 8)
         if kind == "async copy" and per_lane is not None and per_lane < 4:
             per_lane = None
-        distinct = count
+        distinct, sectors = count, None
         if address is not None:
             running = address if mask_numbers is None else address[np.broadcast_to(mask_numbers, shape).astype(bool)]
             distinct = float(np.unique(running).size)
+            sectors = float(np.unique(running // _SECTOR_BYTES).size * _SECTOR_BYTES)
         access = MemoryAccess(
             "loop" if self.loop_stack else "", kind, op.place, element, shape, distinct * bits / 8, count * bits / 8,
-            per_lane, lines, pointer.loaded,
+            sectors, per_lane, lines, pointer.loaded,
         )  # fmt: skip
         loads = pointer.loads + (kind != "store")
         self.note(op, "access", access, loads)
@@ -807,7 +838,7 @@ class _Reader:
             op,
             "access",
             MemoryAccess(
-                "loop" if self.loop_stack else "", kind, op.place, element, shape, size, size, None, None, loaded
+                "loop" if self.loop_stack else "", kind, op.place, element, shape, size, size, size, None, None, loaded
             ),
             loads,
         )
@@ -861,16 +892,16 @@ def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = No
     main = _main_loop(reader)
     accesses, copies_ahead = _placed(reader, main)
     trip, counts = _iterations(reader, main, grid)
-    in_loop = [f for f in reader.found if main is not None and main in f.loops]
+    in_loop = [f for f in reader.found if any(loop in f.loops for loop in main)]
     work = CtaWork(
         prologue_bytes=_bytes(accesses, "prologue"),
-        bytes_per_iteration=_bytes(accesses, "loop") if main is not None else 0.0,
+        bytes_per_iteration=_bytes(accesses, "loop") if main else 0.0,
         epilogue_bytes=_bytes(accesses, "epilogue"),
-        tensor_flops_per_iteration=_tensor_flops(in_loop if main is not None else reader.found),
-        fp32_flops_per_iteration=_float_ops(in_loop if main is not None else reader.found),
-        shared_bytes_per_iteration=_shared_bytes(in_loop if main is not None else reader.found),
-        pipeline_depth=_depth(accesses, copies_ahead) if main is not None else None,
-        dependent_loads=_chain(in_loop) if main is not None else None,
+        tensor_flops_per_iteration=_tensor_flops(in_loop if main else reader.found),
+        fp32_flops_per_iteration=_float_ops(in_loop if main else reader.found),
+        shared_bytes_per_iteration=_shared_bytes(in_loop if main else reader.found),
+        pipeline_depth=_depth(accesses, copies_ahead) if main else None,
+        dependent_loads=_chain(in_loop) if main else None,
     )
     iterations = None if counts is None else tuple(counts.tolist())
     return IrWork(kernel.name, kernel.num_warps, tuple(accesses), trip, iterations, work, tuple(sorted(reader.unread)))
@@ -889,27 +920,30 @@ def trip_counts(
     return _iterations(reader, _main_loop(reader), grid, at_most)[1]
 
 
-def _main_loop(reader: _Reader) -> int | None:
-    """The loop with dots of its own, else with accesses of its own; of several the one with the most operations."""
-    best: tuple[int, int, int] | None = None
-    chosen = None
+def _main_loop(reader: _Reader) -> list[int]:
+    """The loop that holds the work: with dots of its own, else with accesses of its own, and of several the innermost.
+
+    Where groups of warps run different code, each group's such loop: they turn together.
+    """
+    best: dict[int, tuple[tuple[int, ...], int]] = {}
     for number, op in enumerate(reader.loops):
         own = [f for f in reader.found if f.loops and f.loops[-1] == number]
-        weight = (
-            sum(f.op.name in _DOTS for f in own),
-            sum(f.op.name in _ACCESSES | _BULK_LOADS | _BULK_STORES for f in own),
-            len(op.children),
-        )
-        if best is None or weight > best:
-            best, chosen = weight, number
-    return chosen
+        dots = sum(f.op.name in _DOTS for f in own)
+        accesses = sum(f.op.name in _ACCESSES | _BULK_LOADS | _BULK_STORES for f in own)
+        weight = (dots > 0, accesses > 0, len(reader.parents[number]), dots, accesses, len(op.children))
+        partition = reader.partition_of[number]
+        if partition not in best or weight > best[partition][0]:
+            best[partition] = (weight, number)
+    if len(best) > 1:  # groups without work of their own only wait
+        best = {p: found for p, found in best.items() if any(found[0][:2])} or best
+    return sorted(number for _, number in best.values())
 
 
-def _placed(reader: _Reader, main: int | None) -> tuple[list[MemoryAccess], dict[str, int]]:
+def _placed(reader: _Reader, main: Sequence[int]) -> tuple[list[MemoryAccess], dict[str, int]]:
     """Accesses with where they stand, each place of the source once; and how often each of the loop's places stands
     before the loop as well: the iterations that a software pipeline loads ahead."""
     order = {id(f): i for i, f in enumerate(reader.found)}
-    in_loop = [f for f in reader.found if main is not None and main in f.loops and f.access is not None]
+    in_loop = [f for f in reader.found if any(loop in f.loops for loop in main) and f.access is not None]
     first = min((order[id(f)] for f in in_loop), default=len(reader.found))
     loop_places = {f.access.place for f in in_loop if f.access is not None}
     ahead: dict[str, int] = {}
@@ -922,7 +956,7 @@ def _placed(reader: _Reader, main: int | None) -> tuple[list[MemoryAccess], dict
             continue
         if f in in_loop:
             where = "loop"
-        elif main is None:
+        elif not main:
             where = "epilogue" if access.kind == "store" else "prologue"
         else:
             where = "prologue" if order[id(f)] < first else "epilogue"
@@ -931,7 +965,8 @@ def _placed(reader: _Reader, main: int | None) -> tuple[list[MemoryAccess], dict
             whole.setdefault(access.place, access)
             continue
         key = (where, access.place, "store" if access.kind == "store" else "load")
-        if access.place and key in seen:
+        # A bulk copy has no layout to be repeated for: several of one place move parts of a tile.
+        if access.place and key in seen and f.op.name not in _BULK_LOADS | _BULK_STORES:
             continue
         seen.add(key)
         first_copy = whole.get(access.place)
@@ -1023,18 +1058,20 @@ def _shared_bytes(found: Sequence[_Found]) -> float:
 
 
 def _iterations(
-    reader: _Reader, main: int | None, grid: Sequence[int], at_most: bool = False
+    reader: _Reader, main: Sequence[int], grid: Sequence[int], at_most: bool = False
 ) -> tuple[str | None, Floats | None]:
     """(text, value for each program) of the main loop's iterations."""
-    bounds = None if main is None else reader.trips.get(main)
-    if main is None or bounds is None:
+    # Of several groups' loops, one whose bounds are known.
+    ranked = sorted(main, key=lambda loop: any(v.numbers is None for v in reader.trips.get(loop, (_UNKNOWN,))))
+    bounds = reader.trips.get(ranked[0]) if ranked else None
+    if bounds is None:
         return None, None
     lower, upper, step = bounds
     text = None
     if lower.expression is not None and upper.expression is not None and step.expression is not None:
         span = _simplified("subi", upper.expression, lower.expression, "({} - {})")
         text = span if step.expression == "1" else f"ceil({span} / {step.expression})"
-    if reader.parents.get(main):
+    if reader.parents.get(ranked[0]):
         # Inside another loop the count of one pass is not the count of the CTA.
         return text, None
     loaded = any(v.loaded for v in bounds)
@@ -1088,6 +1125,7 @@ def with_sass(
         resources.num_warps,
         ctas_per_sm,
         ir.lines_by_bytes if ir is not None else {},
+        ir.traffic_by_bytes if ir is not None else {},
         resources.spill_bytes or 0,
         l1_bytes(gpu.limits, resources.shared_bytes + resources.static_shared_bytes, ctas_per_sm),
     )

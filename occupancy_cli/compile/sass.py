@@ -6,8 +6,9 @@ bits 105-108 stall, 110-112 write scoreboard, 113-115 read scoreboard, 116-121 t
 "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", arXiv:1804.06826). Text without encodings still
 gives loops and mixes, but no path to simulate.
 
-Loops are found by control flow: a branch back to an earlier instruction. The main loop is the one with tensor
-instructions or global loads of its own and the most instructions; waiting loops (a barrier tried again) do not count.
+Loops are the natural loops of the control flow: a branch back to an instruction that every way to the branch passes.
+Code that the compiler moved out of line and that jumps back is none. The main loop is the one with tensor instructions
+or global loads of its own and the most instructions; waiting loops (a barrier tried again) do not count.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.pipeline import Step, WarpPath, access_bytes, matrix_bytes, unit_of
@@ -49,17 +50,19 @@ class SassInstruction:
 
 @dataclass(frozen=True)
 class SassLoop:
-    """A loop: indices of its first and last (branching) instruction."""
+    """A natural loop: the index of its first instruction (the header), of its last branch back, and of all its
+    instructions, ascending."""
 
     first: int
     last: int
+    indices: tuple[int, ...] = field(repr=False)
 
     def __len__(self) -> int:
-        return self.last - self.first + 1
+        return len(self.indices)
 
     def holds(self, other: SassLoop) -> bool:
         """Whether `other` lies inside this loop."""
-        return self != other and self.first <= other.first and other.last <= self.last
+        return self != other and set(other.indices) <= set(self.indices)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class SassKernel:
 
     def body(self, loop: SassLoop) -> tuple[SassInstruction, ...]:
         """The instructions of a loop."""
-        return self.instructions[loop.first : loop.last + 1]
+        return tuple(self.instructions[i] for i in loop.indices)
 
 
 _INSTRUCTION = re.compile(
@@ -129,7 +132,7 @@ def parse_sass(text: str, name: str | None = None) -> SassKernel:
     elif name not in functions:
         raise unknown_name("kernel", name, functions, where="disassembly")
     instructions = tuple(_instruction(found, high, labels.get(name, {})) for found, high in functions[name])
-    return SassKernel(name, instructions, _find_loops(instructions))
+    return SassKernel(name, instructions, _Flow(instructions).loops())
 
 
 def _instruction(found: re.Match[str], high: str | None, labels: dict[str, int]) -> SassInstruction:
@@ -169,26 +172,142 @@ def _allowed(base: str, operands: str) -> int:
     return -1
 
 
-def _find_loops(instructions: Sequence[SassInstruction]) -> tuple[SassLoop, ...]:
-    index = {each.address: i for i, each in enumerate(instructions)}
-    last: dict[int, int] = {}
-    for i, each in enumerate(instructions):
-        if each.target is None or each.target not in index:
-            continue
-        to = index[each.target]
-        # A branch to itself is the trap behind the end of a kernel.
-        if to < i:
-            last[to] = max(last.get(to, 0), i)
-    loops = [SassLoop(first, end) for first, end in last.items()]
-    waiting = ("TRYWAIT", "NANOSLEEP")
-    loops = [
-        loop
-        for loop in loops
-        if not (
-            len(loop) <= 12 and any(w in i.opcode for w in waiting for i in instructions[loop.first : loop.last + 1])
-        )
-    ]
-    return tuple(sorted(loops, key=lambda loop: (loop.first, -loop.last)))
+class _Flow:
+    """The control flow of a kernel: blocks of instructions, the ways between them, and the branches back."""
+
+    def __init__(self, code: Sequence[SassInstruction]) -> None:
+        self.code = code
+        index = {each.address: i for i, each in enumerate(code)}
+        leaders = {0}
+        for i, each in enumerate(code):
+            to = index.get(each.target) if each.target is not None else None
+            if to is not None:
+                leaders |= {to, i + 1}
+            elif each.base in ("EXIT", "RET"):
+                leaders.add(i + 1)
+        self.starts = sorted(i for i in leaders if i < len(code))
+        ends = [*self.starts[1:], len(code)]
+        self.blocks = [range(start, end) for start, end in zip(self.starts, ends, strict=True)]
+        block_of = {start: b for b, start in enumerate(self.starts)}
+        self.block_of = block_of
+        self.next: list[list[int]] = []
+        for b, block in enumerate(self.blocks):
+            last = code[block[-1]]
+            to = index.get(last.target) if last.target is not None else None
+            onward = [] if to is None else [block_of[to]]
+            stops = (last.target is not None or last.base in ("EXIT", "RET")) and not last.conditional
+            if not stops and b + 1 < len(self.blocks):
+                onward.append(b + 1)
+            self.next.append(list(dict.fromkeys(onward)))
+        self.order = self._order()
+        self.back = self._branches_back()
+
+    def _order(self) -> list[int]:
+        """Blocks reachable from the start, each before those it leads to (but for branches back)."""
+        seen, done = {0}, []
+        stack = [(0, iter(self.next[0]))]
+        while stack:
+            block, onward = stack[-1]
+            for to in onward:
+                if to not in seen:
+                    seen.add(to)
+                    stack.append((to, iter(self.next[to])))
+                    break
+            else:
+                done.append(block)
+                stack.pop()
+        return done[::-1]
+
+    def _branches_back(self) -> set[tuple[int, int]]:
+        """(block, header) of every way back to a block that dominates where it comes from."""
+        rank = {block: i for i, block in enumerate(self.order)}
+        into: dict[int, list[int]] = {block: [] for block in self.order}
+        for block in self.order:
+            for to in self.next[block]:
+                into[to].append(block)
+        above = {0: 0}  # immediate dominators, by the algorithm of Cooper, Harvey and Kennedy
+        changed = True
+        while changed:
+            changed = False
+            for block in self.order[1:]:
+                known = [each for each in into[block] if each in above]
+                best = known[0]
+                for each in known[1:]:
+                    while best != each:
+                        if rank[best] > rank[each]:
+                            best = above[best]
+                        else:
+                            each = above[each]
+                if above.get(block) != best:
+                    above[block] = best
+                    changed = True
+
+        def dominates(header: int, block: int) -> bool:
+            while rank[block] > rank[header]:
+                block = above[block]
+            return block == header
+
+        self.into = into
+        self.rank = rank
+        return {(b, to) for b in self.order for to in self.next[b] if rank[to] <= rank[b] and dominates(to, b)}
+
+    def _bodies(self) -> dict[int, set[int]]:
+        """Header -> blocks of its natural loop."""
+        bodies: dict[int, set[int]] = {}
+        for block, header in self.back:
+            body = bodies.setdefault(header, {header})
+            waiting = [block]
+            while waiting:
+                each = waiting.pop()
+                if each not in body:
+                    body.add(each)
+                    waiting.extend(self.into[each])
+        return bodies
+
+    def _waits(self, body: set[int]) -> bool:
+        """Whether a loop only waits: a few instructions that try a barrier again, and none that does work."""
+        inside = [self.code[i] for b in body for i in self.blocks[b]]
+        works = any(each.base in _TENSOR_BASES or each.base.startswith(("LD", "ST", "UTMA")) for each in inside)
+        tries = any("TRYWAIT" in each.opcode or each.base == "NANOSLEEP" for each in inside)
+        return len(inside) <= 12 and tries and not works
+
+    def loops(self) -> tuple[SassLoop, ...]:
+        """The loops that do something, outermost first."""
+        found = []
+        for header, body in self._bodies().items():
+            # A branch to itself is the trap behind the end of a kernel.
+            indices = tuple(sorted(i for b in body for i in self.blocks[b]))
+            if len(indices) < 2 or self._waits(body):
+                continue
+            last = max(self.blocks[b][-1] for b, to in self.back if to == header)
+            found.append(SassLoop(self.starts[header], last, indices))
+        return tuple(sorted(found, key=lambda loop: (loop.first, -len(loop))))
+
+    def longest(self, start: int, goals: set[int], within: set[int] | None = None) -> list[int]:
+        """Instructions on the longest way from block `start` to one of the blocks `goals`, none twice: nothing that may
+        be skipped is left out, but for loops that only wait."""
+        skipped = {b for body in self._bodies().values() if self._waits(body) for b in body} - goals - {start}
+        length: dict[int, tuple[int, int]] = {}  # block -> (instructions from here to a goal, the next block)
+        for block in reversed(self.order):
+            if (within is not None and block not in within) or block in skipped:
+                continue
+            onward = [
+                to
+                for to in self.next[block]
+                if to in length and self.rank[to] > self.rank[block] and (block, to) not in self.back
+            ]
+            size = len(self.blocks[block])
+            if block in goals:
+                length[block] = (size, -1)
+            elif onward:
+                best = max(onward, key=lambda to: length[to][0])
+                length[block] = (size + length[best][0], best)
+        way: list[int] = []
+        block = start
+        while block in length:
+            way.extend(self.blocks[block])
+            block = length[block][1]
+        return way
 
 
 _TENSOR_BASES = (
@@ -202,11 +321,11 @@ def main_loop(kernel: SassKernel) -> SassLoop | None:
     """The loop that holds the kernel's work, or None when it has no loop."""
 
     def weight(loop: SassLoop) -> tuple[bool, bool, int]:
-        inner = [other for other in kernel.loops if loop.holds(other)]
+        inner = [set(other.indices) for other in kernel.loops if loop.holds(other)]
         own = [
             each
-            for i, each in enumerate(kernel.body(loop), loop.first)
-            if not any(other.first <= i <= other.last for other in inner)
+            for i, each in zip(loop.indices, kernel.body(loop), strict=True)
+            if not any(i in other for other in inner)
         ]
         return (
             any(each.base in _TENSOR_BASES for each in own),
@@ -263,49 +382,22 @@ def warp_path(kernel: SassKernel, loop: SassLoop | None = None, iterations_per_p
     if not kernel.has_control_bits or not kernel.instructions:
         return None
     code = kernel.instructions
-    ends = {i for i, each in enumerate(code) if each.base == "EXIT" and not each.conditional}
+    flow = _Flow(code)
+    ends = {
+        b for b in flow.order if code[flow.blocks[b][-1]].base == "EXIT" and not code[flow.blocks[b][-1]].conditional
+    }
+    ends = ends or {flow.order[-1]}
     if loop is None:
-        return WarpPath(_steps(code, _walk(code, 0, ends or {len(code) - 1})))
-    before = _walk(code, 0, {loop.first})[:-1] if loop.first else []
-    during = _walk(code, loop.first, {loop.last})
-    leaves = _exit_of(code, loop)
-    after = _walk(code, leaves, ends or {len(code) - 1}) if leaves is not None else []
+        return WarpPath(_steps(code, flow.longest(0, ends)))
+    header = flow.block_of[loop.first]
+    body = {b for b in flow.order if flow.blocks[b][0] in set(loop.indices)}
+    before = [i for i in flow.longest(0, {header}) if i not in set(flow.blocks[header])]
+    during = flow.longest(header, {b for b, to in flow.back if to == header}, body)
+    leaves = [to for b in body for to in flow.next[b] if to not in body]
+    ways = [flow.longest(to, ends) for to in leaves]
+    after = max(ways, key=len, default=[])
     return WarpPath(_steps(code, before), _steps(code, during), _steps(code, after), iterations_per_pass)
 
 
 def _steps(code: Sequence[SassInstruction], path: Sequence[int]) -> tuple[Step, ...]:
     return tuple(step for i in path if (step := code[i].step) is not None)
-
-
-def _exit_of(code: Sequence[SassInstruction], loop: SassLoop) -> int | None:
-    """Where control goes when the loop is done: behind its branch, or where a branch inside leads out."""
-    if code[loop.last].conditional and loop.last + 1 < len(code):
-        return loop.last + 1
-    index = {each.address: i for i, each in enumerate(code)}
-    for each in code[loop.first : loop.last + 1]:
-        if each.target is not None and (to := index.get(each.target)) is not None and to > loop.last:
-            return to
-    return loop.last + 1 if loop.last + 1 < len(code) else None
-
-
-def _walk(code: Sequence[SassInstruction], start: int, goals: set[int]) -> list[int]:
-    """Indices from `start` to a goal, both included: the longest way forward, which leaves no part out."""
-    index = {each.address: i for i, each in enumerate(code)}
-    longest: dict[int, tuple[int, int]] = {}  # instruction -> (instructions from here to a goal, the next one)
-    for i in range(len(code) - 1, start - 1, -1):
-        if i in goals:
-            longest[i] = (1, -1)
-            continue
-        each = code[i]
-        taken = index.get(each.target) if each.target is not None else None
-        falls_through = each.conditional or (each.target is None and each.base not in ("EXIT", "RET"))
-        onward = [
-            to for to in ((i + 1) if falls_through else None, taken) if to is not None and to > i and to in longest
-        ]
-        if onward:
-            best = max(onward, key=lambda to: longest[to][0])
-            longest[i] = (longest[best][0] + 1, best)
-    path = [start]
-    while path[-1] in longest and longest[path[-1]][1] >= 0:
-        path.append(longest[path[-1]][1])
-    return path

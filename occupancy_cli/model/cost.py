@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.model.pipeline import DRAM_LATENCY_CYCLES
+from occupancy_cli.model.pipeline import DRAM_BANDWIDTH_SHARE, DRAM_LATENCY_CYCLES
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes, simulate
 from occupancy_cli.model.work import CtaWork, LaunchShape
@@ -64,8 +64,6 @@ LAUNCH_US = 0.54
 """One kernel of a CUDA graph beyond its CTAs: an empty kernel's node on an H200 (validation/sm_constants_h200.json)."""
 CTA_TURNOVER_US = 0.21
 """From the end of a CTA to the first instruction of the next one in its slot (same measurement)."""
-BANDWIDTH_SHARE = 0.93
-"""Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
 L2_NEAR_SHARE = 0.5
 """Of the L2, that answers at its near latency (same measurement: latency rises from 28 MB of 60 on)."""
 _BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
@@ -259,7 +257,7 @@ def launch_model(
         unknown.append(("memory bandwidth", "whether it binds"))
     if gpu.l2_bytes is None:
         unknown.append(("L2 size", "memory latency; taken as the L2's"))
-    bandwidth = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 * BANDWIDTH_SHARE
+    bandwidth = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 * DRAM_BANDWIDTH_SHARE
     model = LaunchModel(
         sm_count=gpu.sm_count,
         num_ctas=resources.num_ctas,

@@ -35,6 +35,9 @@ L2_LATENCY_CYCLES = 283.0
 L2_BYTES_PER_CYCLE_AND_SM = 27.7
 """The L2's read bandwidth with every SM reading, per SM: 7,238 GB/s over 132 SMs at 1.98 GHz, timed on an H200."""
 
+DRAM_BANDWIDTH_SHARE = 0.93
+"""Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
+
 _SHARED_LATENCY = 29  # H100: 29.9 (mt4g)
 _MIO_RELEASE = 20  # cycles until an access to memory has read its operands
 _QUEUE_CYCLES = 32  # work of the memory pipe that may be queued before a scheduler stalls
@@ -113,6 +116,8 @@ class SmGpu(Protocol):
     @property
     def tensor_clock_mhz(self) -> float | None: ...
     @property
+    def memory_bandwidth_gbps(self) -> float | None: ...
+    @property
     def fp16_dense_tflops(self) -> float | None: ...
     @property
     def fp8_dense_tflops(self) -> float | None: ...
@@ -127,8 +132,9 @@ class SmRates:
     """Rates and latencies of one SM, in cycles of its clock and bytes.
 
     `tensor_flops_per_cycle` pairs an operand type with the FLOPs of one scheduler's tensor core a cycle.
-    `near_latency_cycles` is a load that the L2 answers, `far_latency_cycles` one that DRAM does. `assumed` lists what
-    the profile left open: (what, what was taken).
+    `near_latency_cycles` is a load that the L2 answers, `far_latency_cycles` one that DRAM does; `l2_bytes_per_cycle`
+    and `dram_bytes_per_cycle` are an SM's share of their bandwidths while every SM reads (None: taken as the L2's).
+    `assumed` lists what the profile left open: (what, what was taken).
     """
 
     arch: int
@@ -136,6 +142,7 @@ class SmRates:
     far_latency_cycles: float
     tensor_flops_per_cycle: tuple[tuple[str, float], ...]
     l2_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
+    dram_bytes_per_cycle: float | None = None
     assumed: tuple[tuple[str, str], ...] = ()
 
 
@@ -164,7 +171,12 @@ def sm_rates(gpu: SmGpu) -> SmRates:
     if gpu.arch != 90:
         assumed.append(("instruction rates, launch and CTA start of this GPU", "those timed on an H200"))
         assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
-    return SmRates(gpu.arch, near, max(far, near), tuple(tensor), assumed=tuple(assumed))
+    dram = None
+    if gpu.memory_bandwidth_gbps is not None and gpu.sm_count and gpu.boost_clock_mhz:
+        dram = gpu.memory_bandwidth_gbps * 1e3 * DRAM_BANDWIDTH_SHARE / gpu.sm_count / gpu.boost_clock_mhz
+    return SmRates(
+        gpu.arch, near, max(far, near), tuple(tensor), dram_bytes_per_cycle=dram, assumed=tuple(assumed)
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -236,14 +248,17 @@ def time_path(
     num_warps: int,
     ctas_per_sm: int,
     lines_by_bytes: Mapping[int, float] | None = None,
+    traffic_by_bytes: Mapping[int, float] | None = None,
     local_bytes_per_thread: int = 0,
     l1_bytes: int | None = None,
 ) -> KernelTiming:
     """Simulate `path` for CTAs of `num_warps` warps with 1 to `ctas_per_sm` of them on an SM.
 
     `lines_by_bytes` maps the bytes a lane loads from global memory at once (1, 2, 4, 8, 16) to the 128-byte lines that
-    a warp's load touches; without an entry the lanes are taken to be contiguous. `local_bytes_per_thread` (spills) of
-    all residents together are held by the L1 up to `l1_bytes`, and come from the L2 beyond.
+    a warp's load touches; without an entry the lanes are taken to be contiguous. `traffic_by_bytes` maps the same to
+    the bytes that come from beyond the L1 for each byte asked for; without an entry, all of them.
+    `local_bytes_per_thread` (spills) of all residents together are held by the L1 up to `l1_bytes`, and come from the
+    L2 beyond.
     """
     if num_warps < 1 or ctas_per_sm < 1:
         raise InputError(f"{num_warps} warps and {ctas_per_sm} CTAs/SM cannot be simulated", where="pipeline")
@@ -251,13 +266,13 @@ def time_path(
     steps = (len(path.before) + len(path.after)) * 2 + len(path.loop) * (1 + _PASSES)
     if steps * num_warps * sum(residents) > _MOST_STEPS:
         residents = (1,) if ctas_per_sm == 1 else (1, ctas_per_sm)
-    lines = dict(lines_by_bytes or {})
+    touch = _Touch(lines_by_bytes or {}, traffic_by_bytes or {})
     found: dict[float, list[tuple[float, float]]] = {}
     for latency in (rates.near_latency_cycles, rates.far_latency_cycles):
         found[latency] = []
         for count in residents:
             outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * count > l1_bytes
-            machine = _Machine(rates, latency, num_warps, lines, outgrown)
+            machine = _Machine(rates, latency, num_warps, touch, outgrown)
             found[latency].append(machine.run(path, count))
     near, far = found[rates.near_latency_cycles], found[rates.far_latency_cycles]
     return KernelTiming(
@@ -268,7 +283,7 @@ def time_path(
         tuple(start for start, _ in far),
         tuple(iteration for _, iteration in near),
         tuple(iteration for _, iteration in far),
-        _unit_cycles(path, rates, num_warps, lines),
+        _unit_cycles(path, rates, num_warps, touch),
         (*rates.assumed, *_not_modelled(path)),
     )
 
@@ -352,14 +367,31 @@ def tensor_shape(opcode: str) -> tuple[str, float]:
     return "bf16", flops
 
 
+class _Touch:
+    """How loads touch memory, by the bytes a lane loads at once: lines a warp's load touches, and bytes beyond the L1
+    for each byte asked for."""
+
+    def __init__(self, lines: Mapping[int, float], traffic: Mapping[int, float]) -> None:
+        self.lines = lines
+        self.traffic = traffic
+
+    def of(self, opcode: str) -> tuple[float | None, float]:
+        if not opcode.startswith(("LDG.", "LD.")):
+            return None, 1.0
+        size = access_bytes(opcode)
+        return self.lines.get(size), self.traffic.get(size, 1.0)
+
+
 @functools.lru_cache(maxsize=4096)
-def _cost(opcode: str, rates: SmRates, latency: float, lines: float | None, outgrown: bool) -> _Cost:
+def _cost(
+    opcode: str, rates: SmRates, latency: float, outgrown: bool, lines: float | None = None, traffic: float = 1.0
+) -> _Cost:
     base = opcode.split(".", 1)[0]
     size = access_bytes(opcode)
     wavefronts = max(size / 4.0, 1.0)
     if base in ("LDG", "LD"):
         touched = lines if lines is not None else max(size / 4.0, 1.0)
-        return _Cost("mio", 2, max(wavefronts, touched), latency, _MIO_RELEASE, 32.0 * size)
+        return _Cost("mio", 2, max(wavefronts, touched), latency, _MIO_RELEASE, 32.0 * size * traffic)
     if base == "LDGSTS":
         return _Cost("mio", 2, 2 * wavefronts, latency, _MIO_RELEASE, 32.0 * size)
     if base in ("STG", "ST", "RED", "ATOM", "ATOMG"):
@@ -408,13 +440,9 @@ def _cost(opcode: str, rates: SmRates, latency: float, lines: float | None, outg
     return _Cost("alu", 2, 0, 5, 0, 0)
 
 
-def _lines(opcode: str, lines: Mapping[int, float]) -> float | None:
-    return lines.get(access_bytes(opcode)) if opcode.startswith(("LDG", "LD.")) else None
-
-
 def unit_of(opcode: str) -> str:
     """The unit that executes an instruction: "fma", "alu", "xu", "tensor", "lsu", "uniform" or "control"."""
-    pipe = _cost(opcode, _ANY_RATES, 0.0, None, False).pipe
+    pipe = _cost(opcode, _ANY_RATES, 0.0, False).pipe
     return {"mio": "lsu", "fma_heavy": "fma", "barrier": "control"}.get(pipe, pipe)
 
 
@@ -423,15 +451,13 @@ _ANY_RATES = SmRates(90, 0.0, 0.0, ())
 UNITS = ("issue", "fma", "alu", "xu", "tensor", "shared memory and L1", "L2 path", "uniform")
 
 
-def _unit_cycles(
-    path: WarpPath, rates: SmRates, num_warps: int, lines: Mapping[int, float]
-) -> tuple[tuple[str, float], ...]:
+def _unit_cycles(path: WarpPath, rates: SmRates, num_warps: int, touch: _Touch) -> tuple[tuple[str, float], ...]:
     """Cycles that one CTA's iteration (or the whole CTA, without a loop) occupies each unit of the SM."""
     per_scheduler = max(num_warps / SCHEDULERS_PER_SM, 1.0)
     total = dict.fromkeys(UNITS, 0.0)
     body = path.loop or path.before
     for step in body:
-        cost = _cost(step.opcode, rates, rates.near_latency_cycles, _lines(step.opcode, lines), False)
+        cost = _cost(step.opcode, rates, rates.near_latency_cycles, False, *touch.of(step.opcode))
         total["issue"] += per_scheduler
         if cost.pipe in ("fma", "fma_heavy"):
             total["fma"] += cost.issue * per_scheduler
@@ -494,18 +520,20 @@ def _kind(step: Step) -> int:
 class _Machine:
     """One scheduler of an SM, and its share of what the SM's schedulers have in common."""
 
-    def __init__(
-        self, rates: SmRates, latency: float, num_warps: int, lines: Mapping[int, float], outgrown: bool
-    ) -> None:
+    def __init__(self, rates: SmRates, latency: float, num_warps: int, touch: _Touch, outgrown: bool) -> None:
         self.rates = rates
         self.latency = latency
+        self.load_bytes_per_cycle = rates.l2_bytes_per_cycle
+        if latency == rates.far_latency_cycles and rates.dram_bytes_per_cycle is not None:
+            self.load_bytes_per_cycle = min(rates.l2_bytes_per_cycle, rates.dram_bytes_per_cycle)
         self.num_warps = num_warps
-        self.lines = lines
+        self.touch = touch
         self.outgrown = outgrown
 
     def run(self, path: WarpPath, ctas: int) -> tuple[float, float]:
         """(cycles of a CTA beyond its iterations, cycles of one iteration) with `ctas` CTAs started together."""
-        before, loop, after = (self._program(part) for part in (path.before, path.loop, path.after))
+        before, after = self._program(path.before), self._program(path.after)
+        loop = self._program(path.loop, self.load_bytes_per_cycle)
         supply = 2 if 16 * len(loop) > _LOOP_BYTES_SUPPLIED else 1
         once = self._simulate(before + loop + after, ctas, supply)
         if not loop:
@@ -515,16 +543,24 @@ class _Machine:
         one_pass = (more - once) / (_PASSES - 1)
         return max(once - one_pass, 0.0), one_pass / path.iterations_per_pass
 
-    def _program(self, steps: Sequence[Step]) -> list[tuple[Any, ...]]:
-        """Steps with their costs resolved, as tuples for the inner loop."""
+    def _program(self, steps: Sequence[Step], load_bytes_per_cycle: float | None = None) -> list[tuple[Any, ...]]:
+        """Steps with their costs resolved, as tuples for the inner loop.
+
+        Loads come at `load_bytes_per_cycle`, else at the L2's rate, as everything else does: stores and spilled
+        registers stay in the L2, and what a CTA reads but once it mostly shares with others.
+        """
         program = []
         for step in steps:
-            cost = _cost(step.opcode, self.rates, self.latency, _lines(step.opcode, self.lines), self.outgrown)
+            cost = _cost(step.opcode, self.rates, self.latency, self.outgrown, *self.touch.of(step.opcode))
             waits = tuple(b for b in range(6) if step.wait_mask >> b & 1)
+            loads = load_bytes_per_cycle is not None and step.opcode.startswith(("LDG", "LD."))
+            path_cycles = cost.l2_bytes / (
+                load_bytes_per_cycle if loads and load_bytes_per_cycle else self.rates.l2_bytes_per_cycle
+            )
             program.append(
                 (
                     _kind(step), None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
-                    cost.latency, cost.release, cost.l2_bytes, waits, step.write_barrier, step.read_barrier,
+                    cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,
                     max(step.stall, 1), step.allowed,
                 )
             )  # fmt: skip
@@ -536,7 +572,6 @@ class _Machine:
         schedulers = min(SCHEDULERS_PER_SM, self.num_warps * ctas)
         per_cta = max(self.num_warps // SCHEDULERS_PER_SM, 1)
         barrier_cycles = 13 + 2 * self.num_warps
-        l2_rate = self.rates.l2_bytes_per_cycle / schedulers
         length = len(program)
         pipes: dict[str, float] = {}
         issue_free = memory_free = l2_free = 0.0
@@ -552,7 +587,7 @@ class _Machine:
         end = 0.0
         while heap:
             now, w = heap[0]
-            kind, pipe, issue, shared, latency, release, l2_bytes, waits, wb, rb, stall, allowed = program[at[w]]
+            kind, pipe, issue, shared, latency, release, path_cycles, waits, wb, rb, stall, allowed = program[at[w]]
             ready = now if now > issue_free else issue_free
             if waits:
                 board = boards[w]
@@ -581,8 +616,8 @@ class _Machine:
                 if shared:
                     memory_free = (memory_free if memory_free > now else now) + shared * schedulers
                     done, read = memory_free + latency, memory_free + release
-                if l2_bytes:
-                    l2_free = (l2_free if l2_free > now else now) + l2_bytes / l2_rate
+                if path_cycles:
+                    l2_free = (l2_free if l2_free > now else now) + path_cycles * schedulers
                     if l2_free + latency > done:
                         done = l2_free + latency
             if wb < 6 and done > boards[w][wb]:
