@@ -9,7 +9,7 @@ from pathlib import Path
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, points, prepare
-from occupancy_cli.compile.request import CompileOutcome, TimeOn
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest, TimeOn
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.intake.kernel_input import KernelInput
 from occupancy_cli.intake.settings import Setting
@@ -65,7 +65,14 @@ def compile_points(
 ) -> list[AnalyzedPoint]:
     """Compile every launch of every point, equal specializations once; `timed`: with each kernel's time on `gpu`."""
     time_on = _time_on(gpu) if timed else None
-    requests = [replace(launch.request, time_on=time_on) for point in chosen for launch in point.launches]
+    timed_requests: dict[int, CompileRequest] = {}
+    requests = []
+    for point in chosen:
+        for launch in point.launches:
+            request = launch.request
+            if time_on is not None:
+                request = timed_requests.setdefault(id(request), replace(request, time_on=time_on))
+            requests.append(request)
     outcomes = iter(service.compile_all(requests))
     return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SHOWN_GPU_FIELDS = ("sm_count", "boost_clock_mhz", "memory_bandwidth_gbps")
 
 
+@functools.lru_cache(maxsize=4096)
 def occupancy_on(gpu: GpuProfile, resources: KernelResources) -> Occupancy:
     """The occupancy of compiled resources."""
     return occupancy_of(

@@ -7,6 +7,7 @@ constexprs, config values, then the derived names one by one; `--set` wins over 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,7 @@ class Kernel:
     settings: Mapping[str, Setting]
     overrides: Mapping[str, Setting] = field(default_factory=dict)
     configs: tuple[Mapping[str, Any], ...] = ({},)
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 Describe = Callable[[KernelSource, Target], KernelDescription]
@@ -274,6 +276,47 @@ def _plan_launch(
     stop_above: int | None,
 ) -> LaunchPlan:
     given = kernel.given
+    read = kernel.memo.setdefault(("reads", at), None) or _names_read(given, launch, description, at)
+    kernel.memo[("reads", at)] = read
+    # Over a sweep few launches differ in what they are called with: each distinct call is worked out once.
+    called_with = (at, stop_above, gpu.id, tuple(config.items()), tuple((n, names.get(n)) for n in read))
+    known = kernel.memo.get(called_with)
+    if known is None:
+        known = _request(kernel, launch, at, source, description, names, config, gpu, stop_above)
+        kernel.memo[called_with] = known
+    request, assumed = known
+    grid = None
+    if launch.grid is not None:
+        grid = tuple(_grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
+    return LaunchPlan(launch, at, request, grid, names, assumed)
+
+
+def _names_read(given: KernelInput, launch: Launch, description: KernelDescription, at: KeyPath) -> tuple[str, ...]:
+    """The names that the arguments, constexprs and options of a launch may depend on."""
+    read = {*description.constexprs, *description.arguments, *LAUNCH_OPTIONS}
+    for name, argument in launch.arguments.items():
+        if isinstance(argument.value, str):
+            read |= parse_expression(argument.value, given.document.where((*at, "arguments", name, "value"))).names
+    for name, value in launch.constexprs.items():
+        if isinstance(value, str):
+            with contextlib.suppress(InputError):  # a string constexpr that is no expression
+                read |= parse_expression(value, given.document.where((*at, "constexprs", name))).names
+    return tuple(sorted(read))
+
+
+def _request(
+    kernel: Kernel,
+    launch: Launch,
+    at: KeyPath,
+    source: KernelSource,
+    description: KernelDescription,
+    names: Mapping[str, Any],
+    config: Mapping[str, Any],
+    gpu: GpuProfile,
+    stop_above: int | None,
+) -> tuple[CompileRequest, tuple[str, ...]]:
+    """What to compile for one launch, and what was assumed for it."""
+    given = kernel.given
     assumed: list[str] = []
     specialized = {p["name"] for p in description.params if p["specializes"]}
     arguments = []
@@ -296,10 +339,7 @@ def _plan_launch(
         # value counts, not its specialization class.
         exact_values=bool(set(description.heuristics) - declared - set(config)),
     )
-    grid = None
-    if launch.grid is not None:
-        grid = tuple(_grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
-    return LaunchPlan(launch, at, request, grid, names, tuple(assumed))
+    return request, tuple(assumed)
 
 
 def _argument(

@@ -106,6 +106,10 @@ class CompileRequest:
 
     def key(self) -> str:
         """A hash of `identity`: equal keys are one compile."""
+        return self._key
+
+    @functools.cached_property
+    def _key(self) -> str:
         return hashlib.sha256(self.identity_text().encode()).hexdigest()
 
     def to_message(self) -> dict[str, Any]:
