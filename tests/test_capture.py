@@ -212,6 +212,33 @@ def test_a_script_without_launches_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "captured").exists()
 
 
+# --- a run that is real ------------------------------------------------------------------------------------------
+
+
+def test_a_live_run_is_recorded_and_left_as_it_is(tmp_path: Path) -> None:
+    result = _run(DATA / "live.py", tmp_path / "captured", live=True, gpu=None)
+    assert result.captured.status == "complete", result.captured.message  # the script asserts that it ran as it should
+    ((captured, spec),) = _of(result, "fill")
+    # Three launches; what the autotuner did to time its configs is none.
+    assert (captured.launches, captured.configs, captured.tuned) == (3, 3, True)
+    assert spec.grid == ["ceil_div(n, BLOCK)"]
+    assert sorted(c["BLOCK"] for c in spec.configs) == [32, 64, 4096]  # type: ignore[union-attr]
+    # 4096 is larger than the 100 elements, which the script's pruning leaves out.
+    assert isinstance(spec.check.use, list)
+    assert sorted(c["BLOCK"] for c in spec.check.use) == [32, 64]
+    index = json.loads((tmp_path / "captured" / "index.json").read_text())
+    assert index["live"] is True and not any("did not run" in one for one in index["cannot_see"])
+
+
+@pytest.mark.gpu
+def test_a_live_capture_on_a_gpu_gives_the_spec_of_one_without(tmp_path: Path, require_torch: None) -> None:
+    if not Path("/dev/nvidia0").exists():
+        pytest.skip("there is no NVIDIA GPU here")
+    live = _run(EXAMPLE, tmp_path / "live", live=True, gpu=None)
+    without = _run(EXAMPLE, tmp_path / "without")
+    assert [spec for _, spec in _specs(live)] == [spec for _, spec in _specs(without)]
+
+
 # --- the command -------------------------------------------------------------------------------------------------
 
 
