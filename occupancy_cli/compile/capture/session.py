@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -347,8 +347,3 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
-
-
-def shown_command(request: CaptureRequest) -> Sequence[str]:
-    """The command that runs the script without this tool."""
-    return ["python", *(["-m"] if request.module else []), request.script, *request.arguments]
