@@ -144,6 +144,10 @@ class FakeNvml:
         value._obj.value = self.clock if kind == 1 else 3201
         return 0
 
+    def nvmlDeviceGetMaxClockInfo(self, _handle: Any, _kind: int, value: Any) -> int:
+        value._obj.value = 1980
+        return 0
+
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, _handle: Any, value: Any) -> int:
         value._obj.value = self.throttle
         return 0

@@ -19,6 +19,7 @@ NVML_LIBRARY = "libnvidia-ml.so.1"
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2  # nvmlClockType_t
 _INSUFFICIENT_SIZE = 7  # NVML_ERROR_INSUFFICIENT_SIZE
 _MOST_PROCESSES = 64
+LOWEST_SHARE = 0.85
 
 # nvmlClocksThrottleReasons (nvml.h): what holds the clock below what was asked for. Idle (0x1), application clocks
 # (0x2) and display clocks (0x100) are settings, not throttling.
@@ -104,13 +105,24 @@ class GpuState:
             processes=self._processes(),
         )
 
+    def max_sm_clock_mhz(self) -> int | None:
+        """The highest SM clock of this GPU."""
+        return None if self.trouble else self._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint(), _CLOCK_SM)
+
     def clocks(self) -> tuple[int | None, tuple[str, ...]]:
-        """The SM clock in MHz and what holds it down: two short calls, for use while kernels run."""
+        """The SM clock in MHz and what holds it down, for use while kernels run: a few short calls.
+
+        A clock below `LOWEST_SHARE` of the highest one counts as held down even where NVML gives no reason.
+        """
         if self.trouble:
             return None, ()
         reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong()) or 0
         clock = self._number("nvmlDeviceGetClockInfo", ctypes.c_uint(), _CLOCK_SM)
-        return clock, tuple(text for bit, text in THROTTLE_REASONS.items() if reasons & bit)
+        named = tuple(text for bit, text in THROTTLE_REASONS.items() if reasons & bit)
+        highest = self.max_sm_clock_mhz()
+        if clock is not None and highest is not None and clock < LOWEST_SHARE * highest:
+            named = (*named, f"clock {clock} of {highest} MHz")
+        return clock, named
 
     def _number(self, function: str, value: Any, *arguments: int) -> int | None:
         code = int(getattr(self._library, function)(self._handle, *arguments, ctypes.byref(value)))
