@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import importlib
-import importlib.util
 import json
 import os
 import resource
@@ -70,56 +68,46 @@ class EnvironmentReads:
 
 
 class Loaded:
-    """A kernel module as loaded: its object, the files it came from, the environment it read."""
+    """A kernel module as loaded: its object, the files it came from, the environment it read.
 
-    def __init__(self, module: ModuleType, files: dict[str, str], env: dict[str, str | None]) -> None:
+    `files` has None for a file whose appearance would change the load. `stand_ins` names the missing modules that were
+    stood in for, `notes` says so, and what else a reader should know of how it was loaded.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
         self.module = module
-        self.files = files
-        self.env = env
+        self.files: dict[str, str | None] = {}
+        self.env: dict[str, str | None] = {}
+        self.stand_ins: list[str] = []
+        self.notes: list[str] = []
 
 
 _set_here: set[str] = set()
-_loaded: dict[str, Loaded] = {}
+_loaded: dict[int, Loaded] = {}
 
 
 def load(source: Mapping[str, Any]) -> Loaded:
-    """Import the module of `source`, once."""
-    name = source["file"] or source["module"]
-    if name not in _loaded:
-        reads = EnvironmentReads()
-        before = set(sys.modules)
-        with reads.recording():
-            module = _import_file(Path(name)) if source["file"] else importlib.import_module(name)
-        new = {n: m for n, m in sys.modules.items() if n not in before or m is module}
-        _loaded[name] = Loaded(module, _source_hashes(new.values()), reads.values)
-    return _loaded[name]
+    """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
+    from occupancy_cli.compile import loading, stand_ins, triton_front
 
-
-def _import_file(path: Path) -> ModuleType:
-    package = path.parent
-    while (package / "__init__.py").is_file():
-        package = package.parent
-    root = str(package)
-    if root not in sys.path:
-        sys.path.insert(0, root)
-    name = ".".join(path.relative_to(package).with_suffix("").parts)
-    if name.endswith("__init__"):
-        name = name[: -len(".__init__")]
-    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
-        return sys.modules[name]
-    if package != path.parent:
-        return importlib.import_module(name)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError("is not a Python file", where=str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop(name, None)
-        raise
-    return module
+    front: Any = triton_front
+    driver = front.runtime_driver.active
+    properties = driver.utils.get_device_properties(0)
+    device = stand_ins.Device(
+        arch=driver.get_current_target().arch,
+        sm_count=properties["multiprocessor_count"],
+        shared_per_cta_optin_bytes=properties["max_shared_mem"],
+        registers_per_sm=properties["max_num_regs"],
+    )
+    reads = EnvironmentReads()
+    with reads.recording():
+        found = loading.load(source, device)
+    loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
+    loaded.env |= reads.values
+    loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
+    new = [m for m in found.current_modules() if getattr(m, "__file__", None) not in loaded.files]
+    loaded.files |= _source_hashes(new) | dict.fromkeys(found.absent_files())
+    return loaded
 
 
 def _source_hashes(modules: Any) -> dict[str, str]:
@@ -178,12 +166,13 @@ def _describe(message: Mapping[str, Any]) -> dict[str, Any]:
 
     source = message["source"]
     described = triton_front.describe(_kernel(source))
+    described["stand_ins"] = load(source).stand_ins
     return {"described": described} | _dependencies(source)
 
 
 def _dependencies(source: Mapping[str, Any]) -> dict[str, Any]:
     loaded = load(source)
-    return {"files": loaded.files, "env": loaded.env}
+    return {"files": dict(loaded.files), "env": dict(loaded.env)}
 
 
 def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,6 +282,7 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
         answer = _compile(message)
     answer["seconds"] = time.perf_counter() - started
     answer |= _dependencies(message["request"]["source"])
+    answer["notes"] += load(message["request"]["source"]).notes
     answer["env"] = answer["env"] | reads.values
     answer["files"] = answer["files"] | _tool_hashes(reads.values)
     answer["toolchain"] = _toolchain(message["request"]["target"]["arch"])

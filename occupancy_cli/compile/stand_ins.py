@@ -1,0 +1,913 @@
+"""Loading a kernel's module where what it imports is missing: stand-ins for the missing modules.
+
+    with standing_in(packages=["vllm"]) as used:
+        module = importlib.import_module("vllm.v1.attention.ops.triton_decode_attention")
+    used.names()     # ["torch", "vllm.platforms"]
+    used.choices()   # ["vllm.platforms.current_platform.is_rocm() was taken as false"]
+
+A stand-in takes every form in which a module's top level uses what it imports: attributes and calls chain to further
+stand-ins; it decorates (and leaves what it decorates as it is), serves as a base class, annotation, default, context
+manager or dictionary key. Asked for a decision it says no, and the choice is recorded. What PyTorch would say of the
+target GPU (its compute capability, SM count, shared memory) and of its own types (`torch.finfo`) it says.
+
+What is stood in for:
+
+- a module that is not installed, unless its import is guarded (`try: import x ... except ImportError`): there the
+  module's own answer to its absence is what counts. PyTorch is the exception, as Triton's users do have it.
+- the `__init__` of `packages`: their modules import each other from their files, and what an `__init__` would
+  re-export is fetched from where its source says it comes from. It is executed only if that does not tell.
+- what a module other than the kernel's own would have defined below the line at which it failed.
+
+After loading, stand-ins are sealed: a value that is then needed of one (a constexpr, a global of a JIT function, an
+autotune config, a heuristic's result) is a `ValueNeeded` that names it. Nothing that a stand-in said by guess can
+reach a compile.
+"""
+
+from __future__ import annotations
+
+import abc
+import ast
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import re
+import sys
+import sysconfig
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from occupancy_cli.errors import InputError
+
+MAX_CHAIN = 40
+TORCH_VERSION = "2.10.0"
+
+_HERE = str(Path(__file__).resolve().parents[1])
+_STDLIB = str(Path(sysconfig.get_paths()["stdlib"]).resolve())
+# Never stood in for in part, nor tampered with: Triton itself, and what carries compiled code.
+_LEFT_ALONE = frozenset({"triton", "torch", "numpy", "occupancy_cli"})
+_ABSENT = re.compile(r"torch\.(npu|mlu|musa|hpu|gcu|ptpu|txda|sdaa|maia|spyre|xla)$")
+
+
+class ValueNeeded(InputError):
+    """A kernel needs the value of something that only a stand-in is there for; `data['name']` is what."""
+
+    def __repr__(self) -> str:
+        # Triton writes repr() of what is raised while it visits a kernel into its own error.
+        return self.problem
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the target GPU says of itself to code that asks PyTorch while it loads."""
+
+    arch: int
+    sm_count: int
+    shared_per_cta_optin_bytes: int
+    registers_per_sm: int
+
+
+@dataclass
+class StandIns:
+    """One loading with stand-ins: what was stood in for, why, and which choices that made."""
+
+    packages: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    device: Device | None = None
+    guards: bool = True
+    target: str = ""
+    sealed: bool = False
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Module name -> why it is stood in for, in whole or in part."""
+    objects: dict[str, Any] = field(default_factory=dict)
+    decided: dict[str, None] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """The modules stood in for, a package standing for its modules; sorted."""
+        names = sorted(self.reasons)
+        return [n for n in names if not any(n.startswith(f"{other}.") for other in names)]
+
+    def choices(self) -> list[str]:
+        """What was decided on a stand-in's word while loading, as sentences."""
+        return list(self.decided)
+
+    def why(self, path: str) -> str:
+        """Why `path` (such as torch.cuda.x) is a stand-in."""
+        parts = path.split(".")
+        for length in range(len(parts), 0, -1):
+            name = ".".join(parts[:length])
+            if name in self.reasons:
+                return f"{name} {self.reasons[name]}"
+        return f"{parts[0]} is a stand-in"
+
+    def child(self, path: str) -> Any:
+        """The stand-in for `path`, always the same one; PyTorch's own answer where that is known."""
+        if path in self.objects:
+            return self.objects[path]
+        known = _known(path, self.device)
+        self.objects[path] = known if known is not _NOT_KNOWN else StandIn(self, path)
+        return self.objects[path]
+
+    def decide(self, question: str, answer: Any = False) -> Any:
+        """`answer` while loading, with a record of it; once sealed, the error that the value is needed."""
+        if self.sealed:
+            raise self.needed(question)
+        self.decided[f"{question} was taken as {str(answer).lower()}"] = None
+        return answer
+
+    def needed(self, path: str) -> ValueNeeded:
+        """The error for a value that no stand-in has."""
+        return ValueNeeded(
+            f"needs the value of {path}, but {self.why(path)}",
+            hint="Install it beside Triton, or load the kernel from a file that defines the value.",
+            name=path,
+        )
+
+
+class _NotKnown:
+    pass
+
+
+_NOT_KNOWN = _NotKnown()
+
+
+# --- the objects -----------------------------------------------------------------------------------------------------
+
+
+class StandIn:
+    """Stands for one attribute, call or expression of what is missing."""
+
+    # What names a chain of stand-ins must not clash with what code asks of it, hence the underscores.
+    def __init__(self, owner: StandIns, path: str, depth: int = 0) -> None:
+        self.__dict__["_stand_ins_"] = owner
+        self.__dict__["_path_"] = path
+        self.__dict__["_depth_"] = depth
+        self.__dict__["__name__"] = path.rpartition(".")[2]
+        self.__dict__["__qualname__"] = self.__dict__["__name__"]
+
+    def _next_(self, path: str) -> Any:
+        if self._depth_ >= MAX_CHAIN:
+            raise AttributeError(f"{self._path_} is a stand-in, and has no end")
+        return StandIn(self._stand_ins_, path, self._depth_ + 1)
+
+    def __getattr__(self, name: str) -> Any:
+        owner: StandIns = self.__dict__["_stand_ins_"]
+        path = f"{self._path_}.{name}"
+        if name.startswith("__") and name.endswith("__"):
+            return _dunder(owner, self._path_, name)
+        if _ABSENT.match(path) or path.count(".") > MAX_CHAIN:
+            raise AttributeError(f"{path} is a stand-in without an end")
+        if self._depth_ == 0 and "(" not in path and "[" not in path:
+            return owner.child(path)
+        return self._next_(path)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        self.__dict__.pop(name, None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and _is_decorated(args[0]):
+            return _decorated(self._stand_ins_, self._path_, args[0])
+        if len(args) == 3 and isinstance(args[0], str) and isinstance(args[1], tuple) and isinstance(args[2], dict):
+            return type(args[0], args[1], dict(args[2]))  # used as a metaclass
+        return self._next_(f"{self._path_}()")
+
+    def __mro_entries__(self, _bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (_base_class(self._stand_ins_, self._path_),)
+
+    def __instancecheck__(self, _instance: object) -> bool:
+        return False
+
+    def __subclasscheck__(self, _cls: type) -> bool:
+        return False
+
+    def __getitem__(self, _key: Any) -> Any:
+        return self._next_(f"{self._path_}[...]")
+
+    def __setitem__(self, _key: Any, _value: Any) -> None:
+        return None
+
+    def __contains__(self, item: object) -> bool:
+        return bool(self._stand_ins_.decide(f"{item!r} in {self._path_}"))
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._stand_ins_.sealed:
+            raise self._stand_ins_.needed(self._path_)
+        count = _unpacked_into(sys._getframe(1))
+        if count is None:
+            self._stand_ins_.decide(f"what {self._path_} holds", "nothing")
+        return iter([self._next_(f"{self._path_}[{i}]") for i in range(count or 0)])
+
+    def __enter__(self) -> Any:
+        return self._next_(f"{self._path_}()")
+
+    def __exit__(self, *_exc: object) -> None:
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self._stand_ins_.decide(self._path_))
+
+    def __len__(self) -> int:
+        return int(self._stand_ins_.decide(f"len({self._path_})", 0))
+
+    def _number_(self, *_: Any) -> Any:
+        raise self._stand_ins_.needed(self._path_)
+
+    __int__ = __index__ = __float__ = __complex__ = __round__ = __trunc__ = __floor__ = __ceil__ = _number_
+
+    def __fspath__(self) -> str:
+        return f"/no/such/path/{self._path_}"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        if other is self or isinstance(other, StandIn) or not self._stand_ins_.sealed:
+            return other is self
+        raise self._stand_ins_.needed(self._path_)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __repr__(self) -> str:
+        if self._stand_ins_.sealed:
+            raise self._stand_ins_.needed(self._path_)
+        return f"<stand-in for {self._path_}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def __format__(self, _spec: str) -> str:
+        return repr(self)
+
+    def __deepcopy__(self, _memo: Any) -> Any:
+        return self
+
+    def __copy__(self) -> Any:
+        return self
+
+
+def _add_operators() -> None:
+    def compared(symbol: str) -> Callable[[StandIn, Any], bool]:
+        return lambda self, other: bool(self._stand_ins_.decide(f"{self._path_} {symbol} {_shown(other)}"))
+
+    def made(symbol: str, *, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+        def apply(self: StandIn, other: Any) -> Any:
+            left, right = (_shown(other), self._path_) if swapped else (self._path_, _shown(other))
+            return self._next_(f"{left} {symbol} {right}")
+
+        return apply
+
+    for name, symbol in {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+        setattr(StandIn, f"__{name}__", compared(symbol))
+    binary = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**"}
+    binary |= {"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "matmul": "@"}
+    for name, symbol in binary.items():
+        setattr(StandIn, f"__{name}__", made(symbol))
+        setattr(StandIn, f"__r{name}__", made(symbol, swapped=True))
+    for name, symbol in {"neg": "-", "pos": "+", "invert": "~"}.items():
+        setattr(StandIn, f"__{name}__", lambda self, symbol=symbol: self._next_(f"{symbol}{self._path_}"))
+
+
+_add_operators()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, StandIn):
+        return str(value._path_)
+    return repr(value)[:40] if isinstance(value, (int, float, str, bool, type(None), tuple)) else type(value).__name__
+
+
+def _dunder(owner: StandIns, path: str, name: str) -> Any:
+    """Attributes with underscores on both sides: absent, but for those that have a plain meaning."""
+    if name == "__version__":
+        return TORCH_VERSION if path == "torch" else owner.decide(f"{path}.__version__", "0.0.0")
+    if name in ("__triton_builtin__", "__triton_aggregate__") and owner.sealed:
+        # Triton asks this of every global that a JIT function names: first of all of them, for its cache key, then of
+        # those that the code it compiles really reaches.
+        if Path(sys._getframe(2).f_code.co_filename).name == "jit.py":
+            return name == "__triton_builtin__"
+        raise owner.needed(path)
+    if name == "__get_pydantic_core_schema__":
+        return _any_schema
+    raise AttributeError(f"{path} is a stand-in and has no {name}")
+
+
+def _any_schema(*_: Any) -> Any:
+    from pydantic_core import core_schema
+
+    return core_schema.any_schema()
+
+
+def _is_decorated(value: Any) -> bool:
+    if isinstance(value, (types.FunctionType, types.MethodType, type, staticmethod, classmethod, property)):
+        return True
+    return hasattr(value, "__wrapped__") or any(c.__module__.startswith("triton.") for c in type(value).__mro__)
+
+
+class _Decorated:
+    """A function that a missing decorator was put on: itself, and stand-ins for what the decorator would have added."""
+
+    def __init__(self, owner: StandIns, path: str, function: Any) -> None:
+        self.__dict__["__wrapped__"] = function
+        self.__dict__["_added_"] = StandIn(owner, f"{path}()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            return getattr(self.__dict__["__wrapped__"], name)
+        try:
+            return getattr(self.__dict__["__wrapped__"], name)
+        except AttributeError:
+            return getattr(self.__dict__["_added_"], name)
+
+
+def _decorated(owner: StandIns, path: str, value: Any) -> Any:
+    return _Decorated(owner, path, value) if isinstance(value, types.FunctionType) else value
+
+
+class _Meta(abc.ABCMeta):
+    """Classes derived from what is missing: attributes that only the missing base would have are stand-ins."""
+
+    def __getattr__(cls, name: str) -> Any:
+        origin = next((c.__dict__["_origin_"] for c in cls.__mro__ if "_origin_" in c.__dict__), None)
+        if origin is None or (name.startswith("__") and name.endswith("__")) or name.startswith("_abc_"):
+            raise AttributeError(name)
+        owner, path = origin
+        return StandIn(owner, f"{path}.{name}", 1)
+
+
+_classes: weakref.WeakValueDictionary[tuple[int, str], type] = weakref.WeakValueDictionary()
+
+
+def _base_class(owner: StandIns, path: str) -> type:
+    """A class in the place of a missing base class."""
+    key = (id(owner), path)
+    known = _classes.get(key)
+    if known is not None:
+        return known
+
+    def initialize(_self: Any, *_args: Any, **_kwargs: Any) -> None:
+        return None
+
+    def attribute(self: Any, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return StandIn(owner, f"{path}().{name}", 1)
+
+    namespace = {
+        "_origin_": (owner, path),
+        "__init__": initialize,
+        "__getattr__": attribute,
+        "__init_subclass__": classmethod(lambda _cls, **_kwargs: None),
+        "__class_getitem__": classmethod(lambda cls, _key: cls),
+        "__module__": __name__,
+    }
+    made = _Meta(path.rpartition(".")[2].replace("()", "") or "StandIn", (), namespace)
+    _classes[key] = made
+    return made
+
+
+def _unpacked_into(frame: FrameType) -> int | None:
+    """How many names the caller takes the value apart into (`a, b = value`); None when it does something else."""
+    import dis
+
+    code: CodeType = frame.f_code
+    for instruction in dis.get_instructions(code):
+        if instruction.offset >= frame.f_lasti:
+            if instruction.opname == "UNPACK_EX":  # a, *b: how many stand before the star, and after it
+                return (instruction.arg or 0) % 256 + (instruction.arg or 0) // 256
+            return instruction.arg if instruction.opname == "UNPACK_SEQUENCE" else None
+    return None
+
+
+# --- what PyTorch would say ------------------------------------------------------------------------------------------
+
+# (bits, largest, smallest normal, epsilon) from the formats' definitions: IEEE 754, bfloat16, OCP FP8.
+_FLOATS: Mapping[str, tuple[int, float, float, float]] = {
+    "float64": (64, sys.float_info.max, sys.float_info.min, sys.float_info.epsilon),
+    "double": (64, sys.float_info.max, sys.float_info.min, sys.float_info.epsilon),
+    "float32": (32, (2 - 2**-23) * 2.0**127, 2.0**-126, 2.0**-23),
+    "float": (32, (2 - 2**-23) * 2.0**127, 2.0**-126, 2.0**-23),
+    "float16": (16, 65504.0, 2.0**-14, 2.0**-10),
+    "half": (16, 65504.0, 2.0**-14, 2.0**-10),
+    "bfloat16": (16, (2 - 2**-7) * 2.0**127, 2.0**-126, 2.0**-7),
+    "float8_e4m3fn": (8, 448.0, 2.0**-6, 2.0**-3),
+    "float8_e4m3fnuz": (8, 240.0, 2.0**-7, 2.0**-3),
+    "float8_e5m2": (8, 57344.0, 2.0**-14, 2.0**-2),
+    "float8_e5m2fnuz": (8, 57344.0, 2.0**-15, 2.0**-2),
+}
+_INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "short": 16, "int": 32, "long": 64}
+
+
+def _dtype_name(dtype: Any) -> str:
+    path = dtype._path_ if isinstance(dtype, StandIn) else str(dtype)
+    return path.removeprefix("torch.")
+
+
+def _finfo(dtype: Any) -> Any:
+    name = _dtype_name(dtype)
+    if name not in _FLOATS:
+        return StandIn(_owner(dtype), f"torch.finfo({name})") if isinstance(dtype, StandIn) else None
+    bits, largest, tiny, epsilon = _FLOATS[name]
+    return types.SimpleNamespace(
+        bits=bits, max=largest, min=-largest, tiny=tiny, smallest_normal=tiny, eps=epsilon, dtype=name
+    )
+
+
+def _iinfo(dtype: Any) -> Any:
+    name = _dtype_name(dtype)
+    signed = not name.startswith("u")
+    bits = _INTEGERS.get(name.removeprefix("u"))
+    if bits is None:
+        return StandIn(_owner(dtype), f"torch.iinfo({name})") if isinstance(dtype, StandIn) else None
+    largest = 2 ** (bits - signed) - 1
+    return types.SimpleNamespace(bits=bits, max=largest, min=-largest - 1 if signed else 0, dtype=name)
+
+
+def _owner(value: Any) -> StandIns:
+    owner: StandIns = value._stand_ins_
+    return owner
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_args, **_kwargs: value
+
+
+def _known(path: str, device: Device | None) -> Any:
+    """What PyTorch says for `path`; `_NOT_KNOWN` when a stand-in has to do."""
+    if not path.startswith("torch."):
+        return _NOT_KNOWN
+    plain: dict[str, Any] = {
+        "torch.version.hip": None,
+        "torch.version.xpu": None,
+        "torch.version.cuda": "13.0",
+        "torch.finfo": _finfo,
+        "torch.iinfo": _iinfo,
+        "torch.inf": float("inf"),
+        "torch.nan": float("nan"),
+        "torch.pi": 3.141592653589793,
+        "torch.xpu.is_available": _always(False),
+        "torch.mps.is_available": _always(False),
+        "torch.backends.mps.is_available": _always(False),
+    }
+    if path in plain:
+        return plain[path]
+    if device is None:
+        return _NOT_KNOWN
+    capability = divmod(device.arch, 10)
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "is_initialized": True,
+        "is_bf16_supported": True,
+        "get_device_capability": capability,
+        "get_arch_list": [f"sm_{device.arch}"],
+        "get_device_properties": types.SimpleNamespace(
+            major=capability[0],
+            minor=capability[1],
+            multi_processor_count=device.sm_count,
+            shared_memory_per_block_optin=device.shared_per_cta_optin_bytes,
+            regs_per_multiprocessor=device.registers_per_sm,
+            warp_size=32,
+            name="",
+            gcnArchName="",
+        ),
+    }
+    if path.startswith("torch.cuda.") and path.removeprefix("torch.cuda.") in answers:
+        return _always(answers[path.removeprefix("torch.cuda.")])
+    return _NOT_KNOWN
+
+
+# --- modules ---------------------------------------------------------------------------------------------------------
+
+
+def _stand_in_module(owner: StandIns, name: str) -> ModuleType:
+    """A module of type `ModuleType` itself (Triton asks for exactly that) whose every attribute is a stand-in."""
+    module = ModuleType(name)
+
+    def attribute(attr: str) -> Any:
+        if attr.startswith("__") and attr.endswith("__"):
+            return [] if attr == "__all__" else _dunder(owner, name, attr)
+        if _ABSENT.match(f"{name}.{attr}"):
+            raise AttributeError(f"{name}.{attr}")
+        return owner.child(f"{name}.{attr}")
+
+    module.__getattr__ = attribute  # type: ignore[method-assign]
+    module.__path__ = []
+    return module
+
+
+class _StandInLoader(importlib.abc.Loader):
+    def __init__(self, owner: StandIns) -> None:
+        self._owner = owner
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return _stand_in_module(self._owner, spec.name)
+
+    def exec_module(self, _module: ModuleType) -> None:
+        return None
+
+
+class _TolerantLoader(importlib.abc.Loader):
+    """Executes a module; what it would have defined after the line at which it fails is stood in for."""
+
+    def __init__(self, owner: StandIns, inner: importlib.abc.Loader) -> None:
+        self._owner = owner
+        self._inner = inner
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        try:
+            self._inner.exec_module(module)
+        except (Exception, SystemExit) as bad:
+            if isinstance(bad, ImportError) and self._owner.guards and _guarded(sys._getframe(1)):
+                raise
+            stand_in_for_rest(self._owner, module, bad)
+
+    def __getattr__(self, name: str) -> Any:
+        # get_source and its kin, for inspect and linecache.
+        return getattr(self._inner, name)
+
+
+def stand_in_for_rest(owner: StandIns, module: ModuleType, bad: BaseException) -> None:
+    """Make every attribute that `module` did not come to define a stand-in."""
+    name = module.__name__
+    line = _line_in(module, bad)
+    owner.reasons[name] = f"stopped loading{f' at line {line}' if line else ''}: {_sentence(bad)}"
+    before = module.__dict__.get("__getattr__")
+
+    def attribute(attr: str) -> Any:
+        if attr.startswith("__") and attr.endswith("__"):
+            raise AttributeError(attr)
+        if before is not None:
+            with contextlib.suppress(AttributeError):
+                return before(attr)
+        return owner.child(f"{name}.{attr}")
+
+    module.__getattr__ = attribute  # type: ignore[method-assign]
+
+
+def _line_in(module: ModuleType, bad: BaseException) -> int | None:
+    file = getattr(module, "__file__", None)
+    trace, line = bad.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file and trace.tb_frame.f_code.co_name == "<module>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _sentence(bad: BaseException) -> str:
+    text = (bad.problem if isinstance(bad, InputError) else str(bad)).strip().splitlines()
+    return f"{type(bad).__name__}: {text[-1].strip()[:200]}" if text else type(bad).__name__
+
+
+class _LazyLoader(importlib.abc.Loader):
+    """A package whose `__init__` is read, and executed only if reading does not tell where a name comes from."""
+
+    def __init__(self, owner: StandIns, origin: Path) -> None:
+        self._owner = owner
+        self._origin = origin
+
+    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        lazy = _LazyPackage(self._owner, module, self._origin)
+        module.__getattr__ = lazy.attribute  # type: ignore[method-assign]
+
+    def get_source(self, _name: str) -> str:
+        return self._origin.read_text(encoding="utf-8", errors="replace")
+
+
+class _LazyPackage:
+    def __init__(self, owner: StandIns, module: ModuleType, origin: Path) -> None:
+        self._owner = owner
+        self._module = module
+        self._origin = origin
+        self._executed = False
+        self._asked: set[str] = set()
+
+    def attribute(self, name: str) -> Any:
+        """What the package would define as `name`."""
+        full = f"{self._module.__name__}.{name}"
+        if name in self._asked:  # asked again while it is being looked for: a circle of imports
+            raise AttributeError(full)
+        self._asked.add(name)
+        try:
+            return self._find(name)
+        finally:
+            self._asked.discard(name)
+
+    def _find(self, name: str) -> Any:
+        package = self._module.__name__
+        exports = _exports(self._origin)
+        if name == "__all__":
+            if exports.all is None:
+                self._execute()
+                return [n for n in vars(self._module) if not n.startswith("_")]
+            return list(exports.all)
+        if name in exports.constants:
+            return exports.constants[name]
+        if name in exports.sources:
+            level, source, original = exports.sources[name]
+            value = self._fetch(level, source, original)
+            if value is not _NOT_KNOWN:
+                setattr(self._module, name, value)
+                return value
+        if name not in exports.assigned and importlib.util.find_spec(f"{package}.{name}") is not None:
+            return importlib.import_module(f"{package}.{name}")
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        if name not in exports.sources and name not in exports.assigned:
+            for level, source in exports.stars:
+                value = self._fetch(level, source, name)
+                if value is not _NOT_KNOWN:
+                    return value
+            if not exports.has_getattr:
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        self._execute()
+        if name in vars(self._module):
+            return vars(self._module)[name]
+        own = self._own_getattr
+        if own is not None:
+            return own(name)
+        if package in self._owner.reasons:
+            return self._owner.child(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def _fetch(self, level: int, source: str, name: str) -> Any:
+        """`name` of the module that `from source import name` in this package names."""
+        base = self._module.__name__.split(".")
+        base = base[: len(base) - (level - 1)] if level else []
+        dotted = ".".join([*base, *([source] if source else [])])
+        if dotted == self._module.__name__:
+            try:
+                return importlib.import_module(f"{dotted}.{name}")
+            except ImportError:
+                return _NOT_KNOWN
+        try:
+            return getattr(importlib.import_module(dotted), name)
+        except AttributeError:
+            pass
+        try:
+            return importlib.import_module(f"{dotted}.{name}")
+        except ImportError:
+            return _NOT_KNOWN
+
+    _own_getattr: Callable[[str], Any] | None = None
+
+    def _execute(self) -> None:
+        """Run the `__init__` after all, in place."""
+        if self._executed:
+            return
+        self._executed = True
+        ours = self._module.__dict__.get("__getattr__")
+        try:
+            code = compile(self._origin.read_bytes(), str(self._origin), "exec", dont_inherit=True)
+            exec(code, self._module.__dict__)
+        except (Exception, SystemExit) as bad:  # noqa: BLE001 (recorded as the reason)
+            line = _line_in(self._module, bad)
+            at = f" at line {line}" if line else ""
+            self._owner.reasons[self._module.__name__] = f"stopped loading{at}: {_sentence(bad)}"
+        finally:
+            found = self._module.__dict__.get("__getattr__")
+            if found is not ours:
+                self._own_getattr = found
+            if ours is not None:
+                self._module.__getattr__ = ours  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True)
+class _Exports:
+    """What an `__init__` says it defines: constants, re-exports (name -> level, module, name there), `import *`."""
+
+    constants: Mapping[str, Any]
+    sources: Mapping[str, tuple[int, str, str]]
+    stars: tuple[tuple[int, str], ...]
+    assigned: frozenset[str]
+    all: tuple[str, ...] | None
+    has_getattr: bool
+
+
+@lru_cache(maxsize=4096)
+def _exports(origin: Path) -> _Exports:
+    constants: dict[str, Any] = {}
+    sources: dict[str, tuple[int, str, str]] = {}
+    stars: list[tuple[int, str]] = []
+    assigned: set[str] = set()
+    everything: tuple[str, ...] | None = None
+    for node in _top_level(_tree(str(origin)).body):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.name == "*":
+                    stars.append((node.level, node.module or ""))
+                else:
+                    sources[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
+        elif isinstance(node, ast.Import):
+            assigned |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            assigned.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
+                    assigned.add(name)
+                    with contextlib.suppress(ValueError, TypeError):
+                        constants[name] = ast.literal_eval(node.value)
+    listed = constants.pop("__all__", None)
+    if isinstance(listed, (list, tuple)) and all(isinstance(n, str) for n in listed):
+        everything = tuple(listed)
+    plain = {n: v for n, v in constants.items() if isinstance(v, (int, float, str, bool, type(None)))}
+    return _Exports(plain, sources, tuple(stars), frozenset(assigned), everything, "__getattr__" in assigned)
+
+
+def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, (ast.If, ast.Try, ast.With)):
+            for name in ("body", "orelse", "finalbody"):
+                yield from _top_level(getattr(node, name, ()))
+            for handler in getattr(node, "handlers", ()):
+                yield from _top_level(handler.body)
+
+
+@lru_cache(maxsize=4096)
+def _tree(file: str) -> ast.Module:
+    try:
+        return ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ast.Module(body=[], type_ignores=[])
+
+
+# --- guarded imports -------------------------------------------------------------------------------------------------
+
+_CATCHES_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
+
+@lru_cache(maxsize=4096)
+def _guarded_lines(file: str) -> tuple[tuple[int, int], ...]:
+    """The ranges of lines whose failing imports the file itself deals with."""
+    ranges = []
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Try):
+            if any(_deals_with_imports(handler) for handler in node.handlers):
+                ranges.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno))
+        elif isinstance(node, ast.With) and any(_suppresses(item.context_expr) for item in node.items):
+            ranges.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno))
+    return tuple(ranges)
+
+
+def _deals_with_imports(handler: ast.ExceptHandler) -> bool:
+    if any(isinstance(n, ast.Raise) for n in ast.walk(handler)):
+        return False
+    if handler.type is None:
+        return True
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any((n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "")) in _CATCHES_IMPORTS for n in caught)
+
+
+def _suppresses(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name == "suppress" and any(getattr(a, "id", "") in _CATCHES_IMPORTS for a in node.args)
+
+
+def _guarded(frame: FrameType | None) -> bool:
+    """Whether an import that fails in `frame` is dealt with by the code that is being loaded."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib"):
+            if file.startswith(_HERE):
+                # The loading itself; beyond it lies this tool. Its own loaders in between are passed over.
+                if not file.endswith("stand_ins.py") or frame.f_code.co_name == "loading":
+                    return False
+            elif any(first <= frame.f_lineno <= last for first, last in _guarded_lines(file)):
+                return True
+        frame = frame.f_back
+    return False
+
+
+def _only_asked(frame: FrameType | None) -> bool:
+    """Whether this is `importlib.util.find_spec` asking if a module is there, not an import."""
+    for _ in range(6):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "find_spec" and frame.f_code.co_filename.endswith(("util.py", "importlib.util>")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+# --- the import hooks ------------------------------------------------------------------------------------------------
+
+
+class _FirstFinder(importlib.abc.MetaPathFinder):
+    """Before the usual finders: hidden modules, packages whose `__init__` waits, modules that may fail in part."""
+
+    def __init__(self, owner: StandIns) -> None:
+        self._owner = owner
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        top = fullname.partition(".")[0]
+        if top in self._owner.hidden:
+            self._owner.reasons.setdefault(top, "is stood in for")
+            return importlib.machinery.ModuleSpec(fullname, _StandInLoader(self._owner), is_package=True)
+        if top in _LEFT_ALONE or top in sys.stdlib_module_names:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
+            return None
+        if Path(spec.origin).name == "__init__.py" and top in self._owner.packages:
+            lazy = importlib.machinery.ModuleSpec(
+                fullname, _LazyLoader(self._owner, Path(spec.origin)), origin=spec.origin, is_package=True
+            )
+            lazy.submodule_search_locations = list(spec.submodule_search_locations or ())
+            lazy.has_location = True
+            return lazy
+        if fullname != self._owner.target:
+            spec.loader = _TolerantLoader(self._owner, spec.loader)
+        return spec
+
+
+class _LastFinder(importlib.abc.MetaPathFinder):
+    """After the usual finders: a stand-in for what none of them found."""
+
+    def __init__(self, owner: StandIns) -> None:
+        self._owner = owner
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        owner = self._owner
+        wanted = owner.target
+        if fullname == wanted or wanted.startswith(f"{fullname}.") or _only_asked(sys._getframe(1)):
+            return None
+        top = fullname.partition(".")[0]
+        if owner.guards and top != "torch" and _guarded(sys._getframe(1)):
+            return None
+        parent = fullname.rpartition(".")[0]
+        if not (parent and isinstance(_loader_of(parent), _StandInLoader)):
+            missing = "is not installed" if "." not in fullname or top not in sys.modules else "is not there"
+            owner.reasons.setdefault(fullname, missing)
+        return importlib.machinery.ModuleSpec(fullname, _StandInLoader(owner), is_package=True)
+
+
+def _loader_of(name: str) -> Any:
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return getattr(spec, "loader", None)
+
+
+@contextlib.contextmanager
+def hooked(owner: StandIns) -> Iterator[None]:
+    """While active, imports are answered with `owner`'s stand-ins where they would fail."""
+    first, last = _FirstFinder(owner), _LastFinder(owner)
+    sys.meta_path.insert(0, first)
+    sys.meta_path.append(last)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(first)
+        sys.meta_path.remove(last)
+
+
+@contextlib.contextmanager
+def standing_in(
+    *,
+    packages: Iterable[str] = (),
+    hidden: Iterable[str] = (),
+    device: Device | None = None,
+    guards: bool = True,
+    target: str = "",
+) -> Iterator[StandIns]:
+    """While active, imports that would fail give stand-ins; sealed at the end.
+
+    `packages` are top-level packages whose `__init__` files are to be read, not run; `hidden` installed ones to stand
+    in for all the same; `device` answers for the GPU; with `guards` a guarded import of something missing fails, as it
+    would; `target` is the module that is being loaded, which is never stood in for.
+    """
+    used = StandIns(tuple(packages), tuple(hidden), device, guards, target)
+    with hooked(used):
+        yield used
+    used.sealed = True

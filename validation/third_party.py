@@ -1,0 +1,349 @@
+"""Walks every JIT function of packages nobody here wrote and tries to analyze each, with generic argument types.
+
+    python -m pip download --no-deps -d wheels fla-core==0.6.0 liger-kernel ...
+    python validation/third_party.py wheels/*.whl --limit 200 -o validation/third_party
+
+Wheels are unpacked below a temporary folder; nothing of them is installed, and what they depend on need not be: their
+modules load with stand-ins. Every kernel is described (signature, autotune configs, heuristics) and compiled for one
+GPU up to shared-memory allocation. Argument types are guesses from names and use, constexprs come from the autotuner,
+from defaults and from names, so many kernels cannot compile; what counts is that each says why: `unclear` has to be 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import random
+import re
+import sys
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from occupancy_cli.compile.client import Limits
+from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
+from occupancy_cli.compile.service import CompileService, KernelDescription
+from occupancy_cli.errors import OccupancyError
+from occupancy_cli.intake.source_knobs import KernelKnobs, read_knobs
+from occupancy_cli.model.profiles import GpuProfile, load_gpu
+
+INTEGER_POINTER = re.compile(
+    r"idx|indic|index|offset|seqlen|lens?\b|len_|_len|table|slot|ids?\b|_id|loc|mask|block_map|counts?|cu_|perm|order",
+    re.IGNORECASE,
+)
+POINTER = re.compile(r"ptrs?$|ptr_|_ptr|pointer", re.IGNORECASE)
+FLOAT = re.compile(r"eps|scale|alpha|beta|gamma|prob|drop|slope|softcap|logit_cap|temperature|lr$|decay|theta")
+FLAG = re.compile(
+    r"^(is|has|use|do|with|enable|need|apply|save|store|return|causal|even|reverse|mask|skip|norm)_?", re.I
+)
+DTYPE = re.compile(r"dtype|_type$|^ty$", re.IGNORECASE)
+
+
+@dataclass
+class Result:
+    """What became of one JIT function."""
+
+    package: str
+    file: str
+    kernel: str
+    role: str
+    outcome: str
+    kind: str = ""
+    message: str = ""
+    shared_bytes: int | None = None
+    over_cap: bool = False
+    configs: int = 0
+    stand_ins: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+# --- guessing a launch -----------------------------------------------------------------------------------------------
+
+
+def pointer_parameters(function: ast.FunctionDef) -> set[str]:
+    """Parameters that are dereferenced: the first term of an address, through any assignments in between."""
+    parameters = {a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    sources: dict[str, set[str]] = {}
+    found: set[str] = set()
+
+    def base(node: ast.expr) -> str | None:
+        while True:
+            if isinstance(node, ast.BinOp):
+                node = node.left
+            elif isinstance(node, ast.Subscript):
+                node = node.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                node = (
+                    node.args[0] if node.func.attr in ("advance", "make_block_ptr") and node.args else node.func.value
+                )
+            elif isinstance(node, ast.Name):
+                return node.id
+            else:
+                return None
+
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            origin = base(node.value)
+            if origin:
+                sources.setdefault(node.targets[0].id, set()).add(origin)
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("load", "store", "make_block_ptr", "make_tensor_descriptor") or name.startswith("atomic_"):
+                keywords = [k.value for k in node.keywords if k.arg in ("base", "pointer")]
+                for argument in (*node.args[:1], *keywords):
+                    origin = base(argument)
+                    if origin:
+                        found.add(origin)
+    todo = list(found)
+    while todo:
+        for origin in sources.get(todo.pop(), set()):
+            if origin not in found:
+                found.add(origin)
+                todo.append(origin)
+    return {p for p in parameters if p in found or POINTER.search(p)}
+
+
+def guess_arguments(described: KernelDescription, pointers: set[str], element: str) -> list[ArgumentValue]:
+    """A type for each run-time argument."""
+    arguments = []
+    for name in described.arguments:
+        if name in described.heuristics:
+            continue
+        if name in pointers:
+            arguments.append(ArgumentValue(name, "*i32" if INTEGER_POINTER.search(name) else f"*{element}"))
+        elif FLOAT.search(name):
+            arguments.append(ArgumentValue(name, "fp32"))
+        else:
+            arguments.append(ArgumentValue(name, "i32", 4096))
+    return arguments
+
+
+def guess_constexprs(described: KernelDescription) -> dict[str, Any]:
+    """A value for each constexpr that neither the autotuner nor a heuristic sets."""
+    configs = (described.autotune or {}).get("configs") or [{}]
+    set_by_tuner = set(configs[0])
+    guessed: dict[str, Any] = {}
+    for parameter in described.params:
+        name = parameter["name"]
+        if not parameter["constexpr"] or name in set_by_tuner or name in described.heuristics:
+            continue
+        if parameter["has_default"]:
+            guessed[name] = parameter["default"]
+        elif FLAG.match(name) and not re.match(r"^(norm|mask)_?size|block", name, re.I):
+            guessed[name] = False
+        elif DTYPE.search(name):
+            guessed[name] = None
+        elif re.search(r"stage", name, re.I):
+            guessed[name] = 1
+        elif re.search(r"group|GROUP", name):
+            guessed[name] = 8
+        else:
+            guessed[name] = 64
+    return guessed
+
+
+# --- one package -----------------------------------------------------------------------------------------------------
+
+
+def functions_of(path: Path) -> dict[tuple[str, int], ast.FunctionDef]:
+    """The functions of a file by name and line."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return {}
+    return {(n.name, n.lineno): n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+
+
+def chosen(root: Path, limit: int, seed: int) -> tuple[list[KernelKnobs], int]:
+    """At most `limit` JIT functions of a package (0: all), in the order of their files, and how many there are."""
+    kernels = list(read_knobs(root).kernels)
+    total = len(kernels)
+    if limit and total > limit:
+        kernels = random.Random(seed).sample(kernels, limit)
+    return sorted(kernels, key=lambda k: (k.place.file, k.place.line)), total
+
+
+def is_clear(kind: str, message: str) -> bool:
+    """Whether a failure says what is wrong: a kind, and one sentence that is more than an exception's name."""
+    text = message.strip()
+    if not kind or not text or "\n" in text or "Traceback" in text or len(text) > 700:
+        return False
+    without_name = re.sub(r"^(\w+(Error|Exception|Exit|Interrupt)(:\s*|$))+", "", text)
+    return len(without_name) >= 8
+
+
+def analyze(
+    service: CompileService, root: Path, package: str, kernel: KernelKnobs, gpu: GpuProfile, target: Target
+) -> Result:
+    """Describe one JIT function and compile its first config with guessed arguments."""
+    path = root / kernel.place.file
+    source = KernelSource(kernel.name, file=str(path))
+    result = Result(package, kernel.place.file, kernel.name, kernel.role, "")
+    started = time.monotonic()
+    try:
+        described = service.describe(source, target)
+    except OccupancyError as bad:
+        kind, message = bad.data.get("kind") or "input", " ".join([bad.problem, *bad.hint.split("\n")]).strip()
+        return finished(result, started, kind, message)
+    result.configs = len((described.autotune or {}).get("configs") or [])
+    node = functions_of(path).get((kernel.name, kernel.place.line))
+    pointers = pointer_parameters(node) if node is not None else set()
+    config = ((described.autotune or {}).get("configs") or [{}])[0]
+    names = {p["name"] for p in described.params}
+    constexprs = guess_constexprs(described)
+    outcome = None
+    for element in ("bf16", "fp32"):
+        request = CompileRequest(
+            source=source,
+            target=target,
+            arguments=tuple(guess_arguments(described, pointers, element)),
+            constexprs=tuple((constexprs | {n: v for n, v in config.items() if n in names}).items()),
+            options=tuple((n, v) for n, v in config.items() if n not in names),
+            stop_above=-1,
+        )
+        outcome = service.compile_all([request])[0]
+        if outcome.ok or outcome.kind != "compile":
+            break
+    assert outcome is not None
+    result.stand_ins = [n for n in outcome.notes if n.startswith("stand-ins for:")]
+    if outcome.resources is None:
+        return finished(result, started, outcome.kind or "", outcome.message)
+    result.shared_bytes = outcome.resources.shared_bytes
+    result.over_cap = outcome.resources.shared_bytes > gpu.limits.shared_per_cta_optin_bytes
+    return finished(result, started, "", "")
+
+
+def finished(result: Result, started: float, kind: str, message: str) -> Result:
+    result.seconds = round(time.monotonic() - started, 3)
+    result.kind, result.message = kind, message
+    if not kind and not message:
+        result.outcome = "compiles"
+    else:
+        result.outcome = "clear" if is_clear(kind, message) else "unclear"
+    return result
+
+
+def unpacked(wheels: list[Path], into: Path) -> Iterator[tuple[str, Path]]:
+    """(name and version, folder) of each wheel, unpacked; a folder is taken as it is."""
+    for wheel in wheels:
+        if wheel.is_dir():
+            yield wheel.name, wheel
+            continue
+        name = "-".join(wheel.name.split("-")[:2])
+        folder = into / name
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder, [i for i in archive.namelist() if i.endswith((".py", ".json", ".yaml"))])
+        yield name, folder
+
+
+def main() -> int:
+    """Run over the wheels given, write OUT.json and OUT.md; the exit code is 1 when a failure was unclear."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheels", nargs="+", type=Path, help="wheel files, or folders that hold an unpacked one")
+    parser.add_argument("--limit", type=int, default=200, help="JIT functions of each package, at random; 0: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--gpu", default="rtx-pro-6000")
+    parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--kernel", help="only JIT functions whose file:name contains this")
+    parser.add_argument("-o", "--out", type=Path, default=None)
+    given = parser.parse_args()
+    gpu = load_gpu(given.gpu)
+    limits = gpu.limits
+    target = Target(limits.arch, limits.shared_per_cta_optin_bytes, gpu.sm_count or 1, limits.registers_per_sm)
+    results: list[Result] = []
+    totals: dict[str, int] = {}
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for package, root in unpacked(given.wheels, Path(folder)):
+            kernels, totals[package] = chosen(root, given.limit, given.seed)
+            with CompileService(limits=Limits(given.timeout, 8 << 30), jobs=1) as service:
+                for kernel in kernels:
+                    if given.kernel and given.kernel not in f"{kernel.place.file}:{kernel.name}":
+                        continue
+                    result = analyze(service, root, package, kernel, gpu, target)
+                    results.append(result)
+                    if result.outcome == "unclear" or given.kernel:
+                        print(
+                            f"{result.outcome} {kernel.place}:{kernel.name} {result.kind}: {result.message}", flush=True
+                        )
+                triton = service.triton
+            print(f"{package}: {dict(Counter(r.outcome for r in results if r.package == package))}", flush=True)
+    if given.out is not None:
+        given.out.with_suffix(".json").write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
+        given.out.with_suffix(".md").write_text(report(results, totals, given, triton, time.monotonic() - started))
+    return 1 if any(r.outcome == "unclear" for r in results) else 0
+
+
+def report(
+    results: list[Result], totals: dict[str, int], given: argparse.Namespace, triton: str, seconds: float
+) -> str:
+    """The record of a run, in Markdown."""
+    lines = [
+        "# Kernels of packages nobody here wrote",
+        "",
+        f"{datetime.date.today()}, {os.cpu_count()} cores, no GPU, Python {platform.python_version()}, Triton "
+        f"{triton} "
+        f"{'without' if importlib.util.find_spec('torch') is None else 'with a CPU build of'} PyTorch,",
+        f"target {given.gpu}. {seconds / 60:.0f} minutes, one compile at a time. Command:",
+        "",
+        f"    python validation/third_party.py WHEELS --limit {given.limit} --seed {given.seed} --gpu {given.gpu}",
+        "",
+        "Each JIT function is loaded from its wheel (without the wheel's dependencies), described, and compiled up to",
+        "shared-memory allocation with guessed argument types. `unclear` are failures without a kind and a sentence",
+        "that says why.",
+        "",
+        "| package | JIT functions | tried | compile | of these over the cap | fail clearly | fail unclearly |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for package, total in totals.items():
+        rows = [r for r in results if r.package == package]
+        count = Counter(r.outcome for r in rows)
+        over = sum(r.over_cap for r in rows)
+        lines.append(
+            f"| {package} | {total:,} | {len(rows):,} | {count['compiles']:,} | {over} | {count['clear']:,} "
+            f"| {count['unclear']:,} |"
+        )
+    count = Counter(r.outcome for r in results)
+    over = sum(r.over_cap for r in results)
+    lines += [
+        f"| all | {sum(totals.values()):,} | {len(results):,} | {count['compiles']:,} | {over} | {count['clear']:,} "
+        f"| {count['unclear']:,} |",
+        "",
+        "## Reasons",
+        "",
+        "| kind | what it says | how many |",
+        "|---|---|---|",
+    ]
+    reasons = Counter((r.kind, pattern(r.message)) for r in results if r.outcome != "compiles")
+    lines += [f"| {kind} | {text} | {n} |" for (kind, text), n in reasons.most_common(40)]
+    loaded = [r for r in results if r.stand_ins]
+    lines += [
+        "",
+        f"{len(loaded):,} of {len(results):,} needed stand-ins to load and were compiled as far as asked.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def pattern(message: str) -> str:
+    """A message with its names and numbers left out, so that equal reasons count together."""
+    text = re.sub(r"'[^']{1,80}'", "'…'", message.splitlines()[0] if message else "")
+    text = re.sub(r"\b\d+\b", "N", text)
+    text = re.sub(r"<[^<>]{1,80}>", "<…>", text)
+    return text.replace("|", "\\|")[:140]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
