@@ -86,7 +86,8 @@ def kernel_part(kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint]) 
         kernel=str(kernel.source),
         settings={n: s.origin for n, s in settings.items()},
         observations=_observations(gpu, analyzed),
-        tuned=kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None,
+        tuned=kernel.given.spec.tuned
+        or (kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None),
         configs=[config_part(kernel, gpu, each) for each in analyzed],
     )
 

@@ -28,19 +28,42 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.intake.kernel_input import KernelInput
 from occupancy_cli.intake.settings import Setting, one_value
+from occupancy_cli.intake.traffic import parse_lengths
+from occupancy_cli.model.cost import Calibration
 from occupancy_cli.model.profiles import GpuProfile
 from occupancy_cli.model.search import (
     Candidate,
     KernelLaunch,
     Ranking,
     Scored,
+    SingleSetting,
     best_single_setting,
+    pareto,
     rank,
     score,
 )
 from occupancy_cli.report import schema
 
-COMMON_BEST = 8
+COMMON_MOST = 128
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is asked of a recommendation beside the kernel: the batches (with `mix`, their shares of steps), the tokens
+    of each request (`lengths`), whether the launch finds its data in the L2 (`cold`: it does not), and measurements."""
+
+    batches: tuple[int, ...] = ()
+    mix: Mapping[int, float] | None = None
+    lengths: str | None = None
+    cold: bool = False
+    calibration: Calibration | None = None
+
+    def lengths_at(self, batch: int) -> tuple[int, ...]:
+        """The tokens of each request at a batch; empty when all have as many."""
+        return () if self.lengths is None else parse_lengths(self.lengths, batch)
+
+
+EVEN = Workload()
 
 
 @dataclass(frozen=True)
@@ -56,46 +79,23 @@ def recommend(
     gpu: GpuProfile,
     service: CompileService,
     sets: Mapping[str, Setting],
-    batches: Sequence[int],
-    mix: Mapping[int, float] | None = None,
+    workload: Workload,
 ) -> schema.Report:
     """A Report with a recommendation for each batch and, for several, the best single setting.
 
     Raises `InputError` when the GPU's SM count is unknown, the spec has no grid or work, or nothing can launch.
     """
-    if gpu.sm_count is None:
-        raise InputError(
-            f"{gpu.name} has no SM count, so no waves and no time", where="--gpu", hint="Name a product, such as 5090."
-        )
-    if "batch" not in given.spec.shapes and batches:
-        raise InputError("the spec has no shape named `batch`", where=given.document.where(("shapes",)))
-    if given.spec.grid is None or (given.spec.work.iterations is None and given.spec.work.split is None):
-        raise InputError(
-            "a recommendation needs `grid` and `work.iterations` (or `work.split`)",
-            where=given.document.where(("work",)),
-        )
-    kernel = prepare(given, gpu, service.describe, sets, os.environ)
-    asked = batches or tuple(int(v) for v in kernel.settings["batch"].values)
-    chosen = {batch: candidate_points(kernel, gpu, batch, sets) for batch in asked}
-    flat = [c.point for batch in asked for c in chosen[batch]]
-    analyzed = iter(compile_points(kernel, gpu, service, flat, timed=True))
-    rankings = []
-    everything: list[AnalyzedPoint] = []
-    failed: dict[int, list[str]] = {}
-    for batch in asked:
-        mine = [(c, next(analyzed)) for c in chosen[batch]]
-        everything += [a for _, a in mine]
-        ranking, failed[batch] = _rank(kernel, gpu, batch, mine)
-        rankings.append(ranking)
+    kernel = prepare_timed(given, gpu, service, sets, workload)
+    rankings, failed, everything = rank_batches(kernel, gpu, service, sets, workload)
     found = [_part(kernel, gpu, ranking, failed[ranking.batch]) for ranking in rankings]
     single = None
     if len(rankings) > 1:
-        best = best_single_setting(_with_common_settings(kernel, gpu, service, rankings), mix)
+        best = common_setting(kernel, gpu, service, rankings, workload)
         single = schema.SingleSetting(
             knobs=build.scalars(dict(best.knobs)),
             config=build.scalars(dict(best.config)),
             slowdown=round(best.slowdown, 4),
-            exports=_exports(kernel, dict(best.knobs)),
+            exports=exports(kernel, dict(best.knobs)),
         )
     return schema.Report(
         command="recommend",
@@ -109,17 +109,76 @@ def recommend(
     )
 
 
+def prepare_timed(
+    given: KernelInput, gpu: GpuProfile, service: CompileService, sets: Mapping[str, Setting], workload: Workload
+) -> Kernel:
+    """The kernel, once it is clear that its launches can be timed."""
+    batches = workload.batches
+    if gpu.sm_count is None:
+        raise InputError(
+            f"{gpu.name} has no SM count, so no waves and no time", where="--gpu", hint="Name a product, such as 5090."
+        )
+    if "batch" not in given.spec.shapes and batches:
+        raise InputError("the spec has no shape named `batch`", where=given.document.where(("shapes",)))
+    if given.spec.grid is None or (given.spec.work.iterations is None and given.spec.work.split is None):
+        raise InputError(
+            "a recommendation needs `grid` and `work.iterations` (or `work.split`)",
+            where=given.document.where(("work",)),
+        )
+    if workload.lengths is not None and given.spec.work.ragged is None:
+        raise InputError(
+            "--lengths needs `work.ragged` in the spec",
+            where=given.document.where(("work",)),
+            hint="See `schema spec`.",
+        )
+    return prepare(given, gpu, service.describe, sets, os.environ)
+
+
+def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:
+    """The batches asked about; the spec's own when none are."""
+    if workload.batches:
+        return workload.batches
+    return tuple(int(v) for v in kernel.settings["batch"].values) if "batch" in kernel.settings else (1,)
+
+
+def rank_batches(
+    kernel: Kernel, gpu: GpuProfile, service: CompileService, sets: Mapping[str, Setting], workload: Workload
+) -> tuple[list[Ranking], dict[int, list[str]], list[AnalyzedPoint]]:
+    """A ranking of all candidates at each batch, why others cannot launch, and all that was compiled."""
+    asked = batches_of(kernel, workload)
+    chosen = {batch: candidate_points(kernel, gpu, batch, sets) for batch in asked}
+    flat = [c.point for batch in asked for c in chosen[batch]]
+    analyzed = iter(compile_points(kernel, gpu, service, flat, timed=True))
+    rankings = []
+    everything: list[AnalyzedPoint] = []
+    failed: dict[int, list[str]] = {}
+    for batch in asked:
+        mine = [(c, next(analyzed)) for c in chosen[batch]]
+        everything += [a for _, a in mine]
+        ranking, failed[batch] = _rank(kernel, gpu, batch, mine, workload)
+        rankings.append(ranking)
+    return rankings, failed, everything
+
+
+def common_setting(
+    kernel: Kernel, gpu: GpuProfile, service: CompileService, rankings: Sequence[Ranking], workload: Workload
+) -> SingleSetting:
+    """The one setting that is best over the batches of `rankings`, by the mix of the workload if it has one."""
+    return best_single_setting(_with_common_settings(kernel, gpu, service, rankings, workload), workload.mix)
+
+
 def _with_common_settings(
-    kernel: Kernel, gpu: GpuProfile, service: CompileService, rankings: Sequence[Ranking]
+    kernel: Kernel, gpu: GpuProfile, service: CompileService, rankings: Sequence[Ranking], workload: Workload
 ) -> list[Ranking]:
     """The rankings with the settings that are good somewhere scored everywhere: one setting has to serve all batches.
 
     An environment variable is one value for a whole server, and the value that is best at one batch may not be among
-    the candidates of another. Taken along: what is set now, and the best `COMMON_BEST` of each batch.
+    the candidates of another. Taken along: what is set now, and the best few of each batch, `COMMON_MOST` in all.
     """
     settings: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     for ranking in rankings:
-        best = [*ranking.ranked[:COMMON_BEST], *([ranking.incumbent] if ranking.incumbent else [])]
+        few = max(1, COMMON_MOST // len(rankings))
+        best = [*ranking.ranked[:few], *([ranking.incumbent] if ranking.incumbent else [])]
         for scored in best:
             settings[scored.candidate.setting] = (dict(scored.candidate.knobs), dict(scored.candidate.config))
     override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
@@ -133,9 +192,10 @@ def _with_common_settings(
         candidates = [
             candidate
             for each in compile_points(kernel, gpu, service, chosen, timed=True)
-            if (candidate := candidate_of(kernel, gpu, ranking.batch, each)[0]) is not None
+            if (candidate := candidate_of(kernel, gpu, ranking.batch, each, workload)[0]) is not None
         ]
-        widened.append(rank(gpu, candidates, ranking.incumbent.candidate if ranking.incumbent else None))
+        incumbent = ranking.incumbent.candidate if ranking.incumbent else None
+        widened.append(rank(gpu, candidates, incumbent, calibration=workload.calibration, cold=workload.cold))
     return widened
 
 
@@ -186,13 +246,17 @@ def _knob_choices(
 
 
 def _rank(
-    kernel: Kernel, gpu: GpuProfile, batch: int, mine: Sequence[tuple[ChosenPoint, AnalyzedPoint]]
+    kernel: Kernel,
+    gpu: GpuProfile,
+    batch: int,
+    mine: Sequence[tuple[ChosenPoint, AnalyzedPoint]],
+    workload: Workload,
 ) -> tuple[Ranking, list[str]]:
     candidates: list[Candidate] = []
     incumbents: list[Candidate] = []
     failed: dict[str, None] = {}
     for chosen, analyzed in mine:
-        candidate, why = candidate_of(kernel, gpu, batch, analyzed)
+        candidate, why = candidate_of(kernel, gpu, batch, analyzed, workload)
         if candidate is None:
             failed[why] = None
             continue
@@ -202,9 +266,10 @@ def _rank(
     if not candidates:
         reason = "; ".join(list(failed)[:3])
         raise InputError(f"no config can launch on {gpu.name}: {reason}", where=kernel.given.source)
-    scored = [s for s in (score(gpu, c)[0] for c in incumbents) if s is not None]
+    calibration, cold = workload.calibration, workload.cold
+    scored = [s for s in (score(gpu, c, calibration, cold)[0] for c in incumbents) if s is not None]
     incumbent = min(scored, key=lambda s: s.time_us).candidate if scored else None
-    return rank(gpu, candidates, incumbent), _grouped(failed)
+    return rank(gpu, candidates, incumbent, calibration=calibration, cold=cold), _grouped(failed)
 
 
 def _grouped(failed: Iterable[str]) -> list[str]:
@@ -216,7 +281,9 @@ def _grouped(failed: Iterable[str]) -> list[str]:
     return [f"{' and '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
-def candidate_of(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint) -> tuple[Candidate | None, str]:
+def candidate_of(
+    kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint, workload: Workload = EVEN
+) -> tuple[Candidate | None, str]:
     """A compiled point as a candidate, or None and why it cannot launch. `InputError` where no work is given."""
     point = analyzed.point
     launches = []
@@ -226,7 +293,7 @@ def candidate_of(kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: Analyzed
         occupancy = build.occupancy_on(gpu, outcome.resources)
         if not occupancy.launchable:
             return None, f"{_short(point)}: {occupancy.reason}"
-        shape = launch_shape(kernel.given, plan)
+        shape = launch_shape(kernel.given, plan, workload.lengths_at(batch))
         if shape is None:
             raise InputError(
                 f"the work of {plan.request.source.kernel} is not given",
@@ -256,8 +323,9 @@ def _short(point: Point) -> str:
 
 
 def _part(kernel: Kernel, gpu: GpuProfile, ranking: Ranking, failed: Sequence[str]) -> schema.Recommendation:
-    chosen = _choice(gpu, ranking.chosen)
+    chosen = choice_part(gpu, ranking.chosen)
     assert chosen is not None
+    constexpr_knobs = [n for n in kernel.given.spec.knobs if n in kernel.description.constexprs]
     return schema.Recommendation(
         batch=ranking.batch,
         knobs=chosen.knobs,
@@ -268,15 +336,31 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranking: Ranking, failed: Sequence[st
         kept_default=ranking.kept_incumbent,
         model_error_percent=ranking.error_percent,
         reasons=list(ranking.reasons),
-        exports=_exports(kernel, chosen.knobs),
+        exports=exports(kernel, chosen.knobs),
         chosen=chosen,
-        default=_choice(gpu, ranking.incumbent),
-        runner_up=_choice(gpu, ranking.runner_up),
+        default=choice_part(gpu, ranking.incumbent),
+        runner_up=choice_part(gpu, ranking.runner_up),
         cannot_launch=[*failed, *(why for _, why in ranking.cannot_launch)],
+        constexpr_knobs=constexpr_knobs,
+        launchable=list(_distinct(_with_knobs(s, constexpr_knobs) for s in ranking.ranked)),
+        pareto=[c for s in pareto(ranking.ranked) if (c := choice_part(gpu, s)) is not None],
     )
 
 
-def _choice(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
+def _with_knobs(scored: Scored, names: Sequence[str]) -> dict[str, schema.Scalar]:
+    knobs = {n: v for n, v in scored.candidate.knobs if n in names}
+    return build.scalars({**knobs, **dict(scored.candidate.config)})
+
+
+def _distinct(configs: Iterable[dict[str, schema.Scalar]]) -> Iterator[dict[str, schema.Scalar]]:
+    seen: list[dict[str, schema.Scalar]] = []
+    for config in configs:
+        if config not in seen:
+            seen.append(config)
+            yield config
+
+
+def choice_part(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
     if scored is None:
         return None
     main = scored.candidate.launches[0]
@@ -295,7 +379,7 @@ def _choice(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
     )
 
 
-def _exports(kernel: Kernel, knobs: Mapping[str, Any]) -> list[str]:
+def exports(kernel: Kernel, knobs: Mapping[str, Any]) -> list[str]:
     """`export NAME=value` for every knob that an environment variable sets."""
     spec = kernel.given.spec
     return [f"export {knob.env}={knobs[name]}" for name, knob in spec.knobs.items() if knob.env and name in knobs]

@@ -14,6 +14,7 @@ from occupancy_cli.compile.timing import digest_of, merged, work_from
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.intake.kernel_input import KernelInput
+from occupancy_cli.intake.spec import Ragged
 from occupancy_cli.model.cost import TimeEstimate, estimate
 from occupancy_cli.model.profiles import GpuProfile
 from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
@@ -24,7 +25,13 @@ MAX_RAGGED_CTAS = 2_000_000
 def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
     """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
     found = outcome.timings.get(digest_of(gpu))
-    return merged(cta_work(kernel.given, plan), None if found is None else work_from(found))
+    given = cta_work(kernel.given, plan)
+    # Many points share an outcome: what was read of it is unpacked once.
+    known = ("work", id(found), given)
+    if known not in kernel.memo:
+        kernel.memo[known] = merged(given, None if found is None else work_from(found))
+    work: CtaWork = kernel.memo[known]
+    return work
 
 
 def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> TimeEstimate | None:
@@ -65,12 +72,17 @@ def cta_work(given: KernelInput, plan: LaunchPlan) -> CtaWork:
     )
 
 
-def launch_shape(given: KernelInput, plan: LaunchPlan) -> LaunchShape | None:
-    """The grid with each CTA's iterations; None without a grid or without `iterations` or `split` in the spec."""
+def launch_shape(given: KernelInput, plan: LaunchPlan, lengths: tuple[int, ...] = ()) -> LaunchShape | None:
+    """The grid with each CTA's iterations; None without a grid or without `iterations` or `split` in the spec.
+
+    With `lengths` (tokens of each request), a launch that has `work.ragged` takes its iterations from there.
+    """
     work, grid = plan.launch.work, plan.grid
     if grid is None:
         return None
     at = (*plan.at, "work")
+    if lengths and work.ragged is not None:
+        return _ragged_shape(given, plan, work.ragged, grid, lengths)
     if work.split is not None:
         got = {k: int(value_of(given, v, plan.names, (*at, "split", k))) for k, v in work.split.items()}
         for key in ("tiles", "tiles_per_split"):
@@ -96,4 +108,31 @@ def launch_shape(given: KernelInput, plan: LaunchPlan) -> LaunchShape | None:
     for z, y, x in itertools.product(range(full[2]), range(full[1]), range(full[0])):
         names |= {"pid0": x, "pid1": y, "pid2": z}
         runs.append((1, max(0.0, float(expression(names, where)))))
+    return LaunchShape(grid, merge_runs(runs))
+
+
+def _ragged_shape(
+    given: KernelInput, plan: LaunchPlan, ragged: Ragged, grid: tuple[int, ...], lengths: tuple[int, ...]
+) -> LaunchShape:
+    where = given.document.where((*plan.at, "work", "ragged", "iterations"))
+    if ragged.axis >= len(grid) or grid[ragged.axis] != len(lengths):
+        asked = grid[ragged.axis] if ragged.axis < len(grid) else 0
+        raise InputError(f"{len(lengths)} lengths for a grid of {asked} requests", where=where)
+    expression = parse_expression(ragged.iterations, where)
+    full = (*grid, *([1] * (3 - len(grid))))
+    if full[0] * full[1] * full[2] > MAX_RAGGED_CTAS:
+        raise InputError(f"iterations per CTA over a grid of {grid} is too much to work out", where=where)
+    names = dict(plan.names)
+    # CTAs of equal length and equal position on the other axes do the same: each is worked out once.
+    known: dict[tuple[int, ...], float] = {}
+    used = [i for i in range(3) if f"pid{i}" in expression.names]
+    runs = []
+    for z, y, x in itertools.product(range(full[2]), range(full[1]), range(full[0])):
+        pid = (x, y, z)
+        length = lengths[pid[ragged.axis]]
+        same = (length, *(pid[i] for i in used))
+        if same not in known:
+            names |= {"pid0": x, "pid1": y, "pid2": z, "length": length}
+            known[same] = max(0.0, float(expression(names, where)))
+        runs.append((1, known[same]))
     return LaunchShape(grid, merge_runs(runs))

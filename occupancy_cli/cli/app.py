@@ -21,10 +21,12 @@ from occupancy_cli.cli import (
     check,
     doctor,
     gpus,
+    init,
     knobs,
     measure,
     recommend,
     schema,
+    sweep,
     verify,
 )
 from occupancy_cli.errors import OccupancyError, nearest
@@ -64,9 +66,11 @@ def _options(
 for _command in (
     analyze.analyze,
     recommend.recommend,
+    sweep.sweep,
     check.check,
     calc.calc,
     gpus.gpus,
+    init.init,
     knobs.knobs,
     audit.audit,
     verify.verify,

@@ -15,6 +15,7 @@ from occupancy_cli.cli.calc import Format
 from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:
+    from occupancy_cli.analysis.recommend import Workload
     from occupancy_cli.compile.service import CompileService, Progress
     from occupancy_cli.model.profiles import GpuProfile
     from occupancy_cli.report.schema import Report
@@ -62,6 +63,18 @@ MemoryOption = Annotated[
 NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the result cache.")]
 ExecutorOption = Annotated[
     str, typer.Option("--executor", help="Where compiles run: local, or dask://host:port (extra `dask`).")
+]
+
+MixOption = Annotated[
+    str | None,
+    typer.Option("--mix", metavar="BATCH:SHARE,...", help="Shares of steps: 48:0.2,80:0.5,96:0.3."),
+]
+LengthsOption = Annotated[
+    str | None,
+    typer.Option("--lengths", help="Tokens of each request: 512,512,64, a file, or uniform:LOW:HIGH."),
+]
+ColdOption = Annotated[
+    bool, typer.Option("--cold", help="The launch does not find its data in the L2. Default: it may, as in a replay.")
 ]
 
 
@@ -154,3 +167,22 @@ def batch_values(batch: str | None) -> tuple[int, ...]:
     from occupancy_cli.intake.settings import parse_range
 
     return () if batch is None else parse_range(batch, f"--batch {batch}")
+
+
+def workload_of(batch: str | None, mix: str | None, lengths: str | None, cold: bool) -> Workload:
+    """What the options of a recommendation ask for."""
+    from occupancy_cli.analysis.recommend import Workload
+    from occupancy_cli.intake.traffic import parse_lengths, parse_mix
+
+    batches = batch_values(batch)
+    shares = None if mix is None else parse_mix(mix)
+    if shares is not None:
+        if batches:
+            raise InputError("--batch and --mix are given both", where="--mix", hint="--mix names the batches.")
+        batches = tuple(shares)
+    if lengths is not None and not lengths.startswith("uniform:"):
+        given = parse_lengths(lengths)
+        if batches not in ((), (len(given),)):
+            raise InputError(f"{len(given)} lengths for --batch {batch}", where=f"--lengths {lengths}")
+        batches = (len(given),)
+    return Workload(batches, shares, lengths, cold)

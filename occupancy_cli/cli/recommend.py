@@ -9,6 +9,7 @@ import typer
 from occupancy_cli.cli import options
 from occupancy_cli.cli.calc import Format
 from occupancy_cli.model.profiles import DEFAULT_GPU
+from occupancy_cli.report.emit import Emit, emitted
 
 
 def recommend(
@@ -18,6 +19,17 @@ def recommend(
     ] = None,
     gpu: options.GpuOption = DEFAULT_GPU,
     sets: options.SetOption = None,
+    mix: options.MixOption = None,
+    lengths: options.LengthsOption = None,
+    cold: options.ColdOption = False,
+    emit: Annotated[
+        Emit | None,
+        typer.Option(
+            "--emit",
+            help="Print only this: exports, configs (triton.Config list without those that cannot launch), "
+            "prune (an early_config_prune), table (batch -> setting as JSON), function (the same as Python).",
+        ),
+    ] = None,
     output_format: options.FormatOption = Format.table,
     jobs: options.JobsOption = None,
     timeout: options.TimeoutOption = 120.0,
@@ -37,11 +49,14 @@ def recommend(
 
     profile = options.resolve_gpu(gpu, hw_profiles)
     given = read_kernel_input(kernel)
-    batches = options.batch_values(batch)
+    workload = options.workload_of(batch, mix, lengths, cold)
     with options.compile_service(
         jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
     ) as service:
-        report = run(given, profile, service, parse_settings(sets or []), batches)
-    options.print_report(report, output_format)
+        report = run(given, profile, service, parse_settings(sets or []), workload)
+    if emit is not None:
+        typer.echo(emitted(emit, report), nl=False)
+    else:
+        options.print_report(report, output_format)
     if report.interrupted:
         raise typer.Exit(130)

@@ -49,6 +49,16 @@ INTERNALS: tuple[tuple[str, str], ...] = (
 )
 
 
+class ElementType(str):
+    """The name of an element type, with its size: `TensorDescriptor` of Triton 3.9 asks for that."""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        bits = next((b for b in (64, 32, 16) if str(b) in self), 8)
+        return bits // 8
+
+
 class TensorStandIn:
     """Answers for a tensor argument: an element type and an address, which is all that specialization reads.
 
@@ -56,7 +66,7 @@ class TensorStandIn:
     """
 
     def __init__(self, dtype: str, align_bytes: int) -> None:
-        self.dtype = dtype
+        self.dtype = ElementType(dtype)
         self._address = align_bytes
         self.shape = (1,)
         self.device = "cuda"
@@ -71,7 +81,7 @@ class TensorStandIn:
         return (1,)
 
     def element_size(self) -> int:
-        return 1
+        return self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"TensorStandIn({self.dtype})"
@@ -224,6 +234,7 @@ def pruned_configs(kernel: Any, arguments: Mapping[str, Any]) -> list[dict[str, 
     around, _ = layers(kernel)
     for layer in around:
         if isinstance(layer, Autotuner):
+            arguments = _with_types(arguments)
             layer.nargs = {k: v for k, v in arguments.items() if k in layer.arg_names}
             rest = {k: v for k, v in arguments.items() if k not in layer.arg_names}
             try:
@@ -233,9 +244,19 @@ def pruned_configs(kernel: Any, arguments: Mapping[str, Any]) -> list[dict[str, 
     raise InputError("the kernel has no @triton.autotune", where=getattr(kernel, "__name__", "kernel"))
 
 
+def _with_types(values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with the texts that name a Triton type (tl.bfloat16) as that type: a constexpr may be one."""
+
+    def typed(value: Any) -> Any:
+        named = getattr(triton.language, value[3:], None) if isinstance(value, str) and value.startswith("tl.") else None
+        return named if isinstance(named, triton.language.dtype) else value
+
+    return {name: typed(value) for name, value in values.items()}
+
+
 def with_heuristics(kernel: Any, arguments: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """All values of a launch: arguments, then, from the outermost decorator in, what each of them adds."""
-    values = dict(arguments)
+    values = _with_types(arguments)
     around, _ = layers(kernel)
     applied = False
     for layer in around:

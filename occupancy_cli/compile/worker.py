@@ -329,7 +329,18 @@ def _failure(bad: BaseException) -> dict[str, Any]:
         return {"error": "import", "message": f"{type(bad).__name__}: {text}", "trace": _trace(bad)}
     if type(bad).__name__ == "PTXASError":
         return {"error": "ptxas", "message": text.splitlines()[0], "trace": text}
+    gone = _removed_api(bad)
+    if gone is not None:
+        return {"error": "version", "message": gone, "trace": _trace(bad)}
     return {"error": "compile", "message": f"{type(bad).__name__}: {_last_sentence(bad)}", "trace": _trace(bad)}
+
+
+def _removed_api(bad: BaseException) -> str | None:
+    """A sentence when the kernel uses a name that this Triton no longer has."""
+    from occupancy_cli.compile import removed_apis
+    from occupancy_cli.compile.service import triton_version
+
+    return removed_apis.explain_failure(f"{bad}\n{bad.__cause__ or ''}", triton_version())
 
 
 def _last_sentence(bad: BaseException) -> str:

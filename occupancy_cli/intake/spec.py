@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.intake.expressions import parse_expression
-from occupancy_cli.intake.yaml_file import Document, KeyPath, load_yaml
+from occupancy_cli.intake.yaml_file import Document, KeyPath, dotted, load_yaml
 
 SCHEMA = "occupancy/kernel-spec/1"
+PLACEHOLDER = "FILL:"
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 ELEMENT_TYPES = (
@@ -117,6 +118,13 @@ class ConfigProduct(_Strict):
     product: dict[Name, list[int | float | bool | str]]
 
 
+class Ragged(_Strict):
+    """Iterations of a CTA whose request has `length` tokens, for `--lengths`; may use pid0, pid1, pid2 too."""
+
+    axis: int = Field(0, ge=0, le=2, description="grid axis that counts requests")
+    iterations: Scalar
+
+
 class Work(_Strict):
     """Work of one CTA, where the kernel's IR does not tell. Expressions may also use pid0, pid1, pid2."""
 
@@ -124,6 +132,7 @@ class Work(_Strict):
     split: dict[Literal["tiles", "tiles_per_split", "axis"], Scalar] | None = Field(
         None, description="tiles dealt along a grid axis, tiles_per_split to each index in turn"
     )
+    ragged: Ragged | None = None
     prologue_bytes: Scalar | None = None
     bytes_per_iteration: Scalar | None = None
     epilogue_bytes: Scalar | None = None
@@ -185,6 +194,7 @@ class KernelSpecFile(Launch):
     knobs: dict[Name, Knob] = Field(default_factory=dict)
     derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
     followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
+    tuned: bool = Field(False, description="the configs listed are an autotuner's, which drops what cannot launch")
     partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
     inputs: str | None = Field(
         None,
@@ -201,9 +211,30 @@ def json_schema() -> dict[str, Any]:
 def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
     """Read and validate a spec; one `InputError` naming file, line, key, value and the nearest valid key."""
     document = load_yaml(path)
+    _check_filled(document)
     spec = validate(document)
     _check_expressions(spec, document)
     return spec, document
+
+
+def _check_filled(document: Document) -> None:
+    """Refuse a skeleton (`occupancy init`) until its marked places are filled; all of them are named at once."""
+
+    def places(value: Any, at: KeyPath) -> list[KeyPath]:
+        if isinstance(value, str):
+            return [at] if value.startswith(PLACEHOLDER) else []
+        if isinstance(value, (dict, list)):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            return [place for key, inner in items for place in places(inner, (*at, key))]
+        return []
+
+    left = places(document.data, ())
+    if left:
+        count = "1 place is" if len(left) == 1 else f"{len(left)} places are"
+        named = [f"line {document.lines.get(at, '?')}: {dotted(at)}" for at in left]
+        more = f"\nand {len(named) - 40} more" if len(named) > 40 else ""
+        hint = "\n".join(named[:40]) + more
+        raise InputError(f"{count} still to be filled", where=document.where(left[0]), hint=hint, places=named)
 
 
 def validate(document: Document) -> KernelSpecFile:

@@ -198,6 +198,11 @@ class Recommendation(_Part):
     default: Choice | None
     runner_up: Choice | None
     cannot_launch: list[str] = Field(default_factory=list)
+    constexpr_knobs: list[str] = Field(default_factory=list, description="knobs that decide what a config takes")
+    launchable: list[dict[str, Scalar]] = Field(
+        default_factory=list, description="configs that can launch, each with the constexpr knobs it does so at"
+    )
+    pareto: list[Choice] = Field(default_factory=list, description="no other beats these in both time and partials")
 
 
 class SingleSetting(_Part):
@@ -207,6 +212,36 @@ class SingleSetting(_Part):
     config: dict[str, Scalar]
     slowdown: float
     exports: list[str]
+
+
+class SweepSide(_Part):
+    """One setting at one batch of a sweep."""
+
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    nsplit: int | None
+    predicted_time_us: float
+    ctas_per_sm: int
+    waves: float | None
+    efficiency_percent: float | None
+    requests_per_s: float = Field(description="batch over the predicted time of this kernel and its followers")
+
+
+class SweepPoint(_Part):
+    """One batch: what is set now, the one setting recommended for all batches, and the best for this batch."""
+
+    batch: int
+    default: SweepSide | None
+    recommended: SweepSide | None
+    best: SweepSide
+
+
+class Anchor(_Part):
+    """A measurement of what is set now, and the factor that all times of the sweep were multiplied by to meet it."""
+
+    batch: int
+    measured_ms: float
+    factor: float
 
 
 class Finding(_Part):
@@ -237,6 +272,8 @@ class Report(_Part):
     recommendation: Recommendation | None = None
     recommendations: list[Recommendation] = Field(default_factory=list)
     single_setting: SingleSetting | None = None
+    sweep: list[SweepPoint] = Field(default_factory=list)
+    anchor: Anchor | None = None
     findings: list[Finding] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     interrupted: bool = False

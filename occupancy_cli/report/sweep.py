@@ -1,0 +1,144 @@
+"""A sweep over batch as a terminal plot, a table, or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from occupancy_cli.report import text
+from occupancy_cli.report.schema import Report, SweepPoint, SweepSide
+
+PLOT_ROWS = 16
+_SIDES = ("default", "recommended", "best")
+
+
+def render(report: Report, console: Console, *, plot: bool) -> None:
+    """Print a sweep: a plot of time over batch, or the table of its figures."""
+    console.print(Text(text.headline("over batch", report.gpu, report.toolchain), style="bold"))
+    if report.anchor is not None:
+        anchor = report.anchor
+        scaled = f"times are scaled by {anchor.factor:.3g} to meet {anchor.measured_ms:g} ms at batch {anchor.batch}"
+        console.print(Text(scaled, style="dim"))
+    if plot and len(report.sweep) > 1:
+        for line in _plot(report.sweep, min(console.width, 120)):
+            console.print(line)
+    else:
+        console.print(_table(report.sweep, console.width))
+    _summary(report, console)
+
+
+def _summary(report: Report, console: Console) -> None:
+    single = report.single_setting
+    if single is not None:
+        console.print(Text(f"recommended for all: {text.pairs({**single.knobs, **single.config})}"))
+        for line in single.exports:
+            console.print(Text(line, style="green"))
+    for worse, better in _drops(report.sweep):
+        console.print(
+            Text(
+                f"- as it is set now, batch {worse.batch} is slower in requests per second than batch {better.batch}: "
+                f"{_rate(worse):,.0f} against {_rate(better):,.0f}"
+            )
+        )
+    for note in report.notes:
+        console.print(Text(f"note: {note}", style="yellow"))
+
+
+def _rate(point: SweepPoint) -> float:
+    assert point.default is not None
+    return point.default.requests_per_s
+
+
+def _drops(points: list[SweepPoint], most: int = 3) -> list[tuple[SweepPoint, SweepPoint]]:
+    """The deepest falls of throughput with batch under what is set now: (the batch that is slower, the one before it)."""
+    best: SweepPoint | None = None
+    found = []
+    for point in points:
+        if point.default is None:
+            continue
+        if best is not None and _rate(point) < 0.98 * _rate(best):
+            found.append((point, best))
+        if best is None or _rate(point) > _rate(best):
+            best = point
+    found.sort(key=lambda pair: _rate(pair[0]) / _rate(pair[1]))
+    return found[:most]
+
+
+def _plot(points: list[SweepPoint], width: int) -> Iterator[Text]:
+    """Time over batch: `o` what is set now, `+` recommended for all, `*` where both fall on one cell."""
+    series = [(p.batch, p.default, p.recommended) for p in points]
+    times = [s.predicted_time_us for _, *sides in series for s in sides if s is not None]
+    top = max(times)
+    label = len(f"{top:,.0f}")
+    columns = max(20, width - label - 4)
+    first, last = points[0].batch, points[-1].batch
+    grid = [[" "] * columns for _ in range(PLOT_ROWS)]
+    for batch, *sides in series:
+        x = round((batch - first) / max(1, last - first) * (columns - 1))
+        for mark, side in zip("o+", sides, strict=True):
+            if side is None:
+                continue
+            y = PLOT_ROWS - 1 - round(side.predicted_time_us / top * (PLOT_ROWS - 1))
+            grid[y][x] = "*" if grid[y][x] not in (" ", mark) else mark
+    yield Text(f"{'us':>{label}}   o as it is set now   + recommended for all   * both", style="dim")
+    for i, row in enumerate(grid):
+        value = top * (PLOT_ROWS - 1 - i) / (PLOT_ROWS - 1)
+        mark = f"{value:>{label},.0f}" if i % 5 == 0 else " " * label
+        yield Text(f"{mark} |{''.join(row).rstrip()}")
+    yield Text(f"{' ' * label} +{'-' * columns}")
+    yield Text(f"{' ' * label}  {first}{str(last).rjust(columns - len(str(first)))}")
+    yield Text(f"{' ' * label}  {'batch'.center(columns)}".rstrip(), style="dim")
+
+
+def _table(points: list[SweepPoint], width: int) -> Table:
+    wide = width >= 110
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if wide else (0, 0))
+    for header in (
+        "batch",
+        "now\nus",
+        "waves",
+        "CTAs\n/SM",
+        "req/s",
+        "all\nus",
+        "waves",
+        "CTAs\n/SM",
+        "req/s",
+        "best\nus",
+    ):
+        table.add_column(Text(header), justify="right", no_wrap=True)
+    for point in points:
+        cells = [str(point.batch)]
+        for side in (point.default, point.recommended):
+            cells += _cells(side)
+        table.add_row(*(Text(c) for c in [*cells, f"{point.best.predicted_time_us:,.1f}"]))
+    return table
+
+
+def _cells(side: SweepSide | None) -> list[str]:
+    if side is None:
+        return ["-"] * 4
+    waves = "-" if side.waves is None else f"{side.waves:.2f}"
+    return [f"{side.predicted_time_us:,.1f}", waves, str(side.ctas_per_sm), f"{side.requests_per_s:,.0f}"]
+
+
+def as_csv(report: Report) -> str:
+    """One row a batch and side, with every figure."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    knobs = list(dict.fromkeys(n for p in report.sweep for n in {**p.best.knobs, **p.best.config}))
+    columns = ["nsplit", "predicted_time_us", "ctas_per_sm", "waves", "efficiency_percent", "requests_per_s"]
+    writer.writerow(["batch", "setting", *knobs, *columns])
+    for point in report.sweep:
+        for name in _SIDES:
+            side: SweepSide | None = getattr(point, name)
+            if side is not None:
+                values = {**side.knobs, **side.config}
+                row = [values.get(n, "") for n in knobs]
+                writer.writerow([point.batch, name, *row, *(getattr(side, c) for c in columns)])
+    return out.getvalue()
