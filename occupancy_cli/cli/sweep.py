@@ -47,10 +47,10 @@ def sweep(
     executor: options.ExecutorOption = "local",
     hw_profiles: options.ProfilesOption = None,
 ) -> None:
-    """Predicted time, waves and CTAs per SM over batch: what is set now, the one setting that is best for all, the best.
+    """Predicted time, waves and CTAs per SM over batch: of what is set now, of the one best setting, of each best.
 
-    Times are of this kernel and those that follow it, one launch each. With --anchor they are scaled so that what is set
-    now takes the time that you measured.
+    Times are of this kernel and those that follow it, one launch each. With --anchor they are scaled so that what is
+    set now takes the time that you measured.
     """
     from occupancy_cli.analysis.sweep import sweep as run
     from occupancy_cli.intake.kernel_input import read_kernel_input

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.compile.ir_work import read_work, with_sass
+from occupancy_cli.compile.request import TimeOn
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.model.occupancy import occupancy
 from occupancy_cli.model.pipeline import KernelTiming
@@ -25,7 +26,7 @@ from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork, LoopMix
 
-MODEL_VERSION = 2
+MODEL_VERSION = 3
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""
 DISASSEMBLY_SECONDS = 60
 
@@ -38,10 +39,13 @@ def digest_of(gpu: GpuProfile) -> str:
 
 
 def read_timing(
-    ttgir: str, cubin: bytes, resources: KernelResources, gpu_id: str, profile_dirs: tuple[str, ...], tools: Path
+    ttgir: str, cubin: bytes, arguments: Mapping[str, Any], resources: KernelResources, time_on: TimeOn, tools: Path
 ) -> dict[str, Any]:
-    """The work and timing of one compiled kernel on the GPU named, as data for `work_from`."""
-    gpu = load_gpu(gpu_id, [Path(d) for d in profile_dirs])
+    """The work and timing of one compiled kernel on the GPU named, as data for `work_from`.
+
+    `arguments` are all run-time arguments in order, pointers with None; `tools` is the folder of nvdisasm.
+    """
+    gpu = load_gpu(time_on.gpu, [Path(d) for d in time_on.profile_dirs])
     resident = occupancy(
         gpu,
         threads_per_cta=resources.threads_per_cta,
@@ -51,7 +55,7 @@ def read_timing(
         num_ctas=resources.num_ctas,
         tmem_columns=resources.tmem_columns,
     )
-    ir = read_work(ttgir)
+    ir = read_work(ttgir, arguments)
     found: dict[str, Any] = {"trip_count": ir.trip_count, "unread": list(ir.unread)}
     try:
         work = with_sass(ir, _disassemble(cubin, tools), gpu, resources, resident.ctas_per_sm)

@@ -237,9 +237,9 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
 
             resources = KernelResources(**{k: v for k, v in answer.items() if k != "notes"})
             tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
-            asked = request.time_on
-            read = timing.read_timing(result["ttgir"], result["cubin"], resources, asked.gpu, asked.profile_dirs, tools)
-            answer["timings"] = {asked.digest: read}
+            arguments = {a.name: v if isinstance(v := values[a.name], int) else None for a in request.arguments}
+            read = timing.read_timing(result["ttgir"], result["cubin"], arguments, resources, request.time_on, tools)
+            answer["timings"] = {request.time_on.digest: read}
         if "keep_in" in message:
             file = Path(message["keep_in"]) / f"{request.key()}.cubin"
             file.write_bytes(result["cubin"])

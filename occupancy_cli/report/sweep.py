@@ -56,7 +56,7 @@ def _rate(point: SweepPoint) -> float:
 
 
 def _drops(points: list[SweepPoint], most: int = 3) -> list[tuple[SweepPoint, SweepPoint]]:
-    """The deepest falls of throughput with batch under what is set now: (the batch that is slower, the one before it)."""
+    """The deepest falls of throughput with batch under what is set now: (the slower batch, the best one before it)."""
     best: SweepPoint | None = None
     found = []
     for point in points:
@@ -113,9 +113,7 @@ def _table(points: list[SweepPoint], width: int) -> Table:
     ):
         table.add_column(Text(header), justify="right", no_wrap=True)
     for point in points:
-        cells = [str(point.batch)]
-        for side in (point.default, point.recommended):
-            cells += _cells(side)
+        cells = [str(point.batch), *_cells(point.default), *_cells(point.recommended)]
         table.add_row(*(Text(c) for c in [*cells, f"{point.best.predicted_time_us:,.1f}"]))
     return table
 
