@@ -19,7 +19,7 @@ from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.intake.kernel_input import KernelInput, KernelRef, parse_ref
 from occupancy_cli.intake.settings import Setting, knob_settings, shape_settings
-from occupancy_cli.intake.spec import LAUNCH_OPTIONS, Argument, ConfigProduct, EachValue, Launch
+from occupancy_cli.intake.spec import LAUNCH_OPTIONS, Argument, ConfigProduct, ConfigTable, EachValue, Launch
 from occupancy_cli.intake.yaml_file import KeyPath
 from occupancy_cli.model.profiles import GpuProfile
 
@@ -88,9 +88,17 @@ def kernel_source(ref: KernelRef) -> KernelSource:
 
 
 def prepare(
-    given: KernelInput, gpu: GpuProfile, describe: Describe, sets: Mapping[str, Setting], environ: Mapping[str, str]
+    given: KernelInput,
+    gpu: GpuProfile,
+    describe: Describe,
+    sets: Mapping[str, Setting],
+    environ: Mapping[str, str],
+    table_names: Iterable[str] | None = None,
 ) -> Kernel:
-    """Look at the kernel's signature, merge the settings, and refuse names that nothing knows."""
+    """Look at the kernel's signature, merge the settings, and refuse names that nothing knows.
+
+    `table_names` are the names that config tables give values to; a spec with tables is refused without them.
+    """
     spec, document = given.spec, given.document
     source = kernel_source(parse_ref(spec.kernel, given.folder, document.where(("kernel",))))
     description = describe(source, target_of(gpu))
@@ -101,10 +109,14 @@ def prepare(
         followers.append((follower, describe(follower, target_of(gpu))))
         _check_names(given, launch, followers[-1][1], ("followed_by", i))
     _check_names(given, spec, description, (), sets)
+    if table_names is None and isinstance(spec.configs, ConfigTable):
+        raise InputError(
+            "config tables are read by analyze, check and recommend only", where=document.where(("configs",))
+        )
     configs = _configs(given, description)
     settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ)
     known = {*settings, *spec.derived, *spec.constexprs, *description.constexprs, *LAUNCH_OPTIONS}
-    known |= {name for config in configs for name in config} | set(spec.arguments)
+    known |= {name for config in configs for name in config} | set(spec.arguments) | set(table_names or ())
     for name in sets:
         if name not in known:
             raise unknown_name("shape, knob, constexpr or launch option", name, known, where=f"--set {name}")
@@ -154,6 +166,8 @@ def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[s
     """The configs that the spec names, as constexprs and launch options."""
     configs = given.spec.configs
     where = given.document.where(("configs",))
+    if isinstance(configs, ConfigTable):
+        return ({},)
     if isinstance(configs, ConfigProduct):
         names = list(configs.product)
         return tuple(dict(zip(names, v, strict=True)) for v in itertools.product(*configs.product.values()))

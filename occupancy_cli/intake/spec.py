@@ -39,7 +39,7 @@ TYPE_ALIASES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
-_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct")
+_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable")
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
@@ -118,6 +118,27 @@ class ConfigProduct(_Strict):
     product: dict[Name, list[int | float | bool | str]]
 
 
+class ConfigTable(_Strict):
+    """JSON files from batch to config, as vLLM and SGLang ship them; the names in a file's name may be used too."""
+
+    table: str = Field(
+        description="a file, a folder or a glob, relative to this file; or package:path inside an installed package",
+        min_length=1,
+        max_length=1000,
+    )
+    key: Name = Field("batch", description="the name that an entry's key gives a value to")
+    only: dict[Name, Scalar | None | list[Scalar | None]] = Field(
+        default_factory=dict,
+        description="files by the names in their names: a value, a pattern (NVIDIA_H200*), several, null: has no such name",
+    )
+    values: dict[Name, Scalar] = Field(
+        default_factory=dict, description="config values that the launcher changes: expressions over the entry's own"
+    )
+    devices: dict[str, str] = Field(
+        default_factory=dict, description="the GPU that a device_name means, where no profile has that name"
+    )
+
+
 class Ragged(_Strict):
     """Iterations of a CTA whose request has `length` tokens, for `--lengths`; may use pid0, pid1, pid2 too."""
 
@@ -149,8 +170,8 @@ class Launch(_Strict):
     kernel: str = Field(description="path/to/file.py:kernel (relative to this file) or package.module:kernel")
     arguments: dict[Name, Argument] = Field(default_factory=dict)
     constexprs: dict[Name, Scalar | None] = Field(default_factory=dict, description="constexpr parameters, fixed")
-    configs: Literal["autotune"] | ConfigProduct | list[dict[Name, Any]] = Field(
-        [{}], description="autotune | a list of configs | {product: {NAME: [values]}}"
+    configs: Literal["autotune"] | ConfigProduct | ConfigTable | list[dict[Name, Any]] = Field(
+        [{}], description="autotune | a list of configs | {product: {NAME: [values]}} | {table: JSON files}"
     )
     grid: list[Scalar] | None = Field(
         None, min_length=1, max_length=3, description="programs along x, y, z; without it waves are unknown"
@@ -172,6 +193,7 @@ class Check(_Strict):
     """What `occupancy check` looks at."""
 
     gpus: list[str] = Field(default_factory=list, description="GPUs whose cap must hold; default: the command's")
+
     @field_validator("gpus", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
@@ -293,19 +315,18 @@ def _is_union_tag(part: str) -> bool:
 
 def _keys_at(at: KeyPath) -> list[str]:
     """The valid keys of the mapping at `at`, by walking the models."""
-    model: Any = KernelSpecFile
+    models: list[Any] = [KernelSpecFile]
     for part in at:
         if isinstance(part, int):
             continue
-        fields = {f.alias or n: f for n, f in model.model_fields.items()}
+        fields = {f.alias or n: f for m in models for n, f in m.model_fields.items()}
         field = fields.get(part)
         if field is None:  # a name of the user's inside a mapping such as `arguments`
             continue
-        inner = _models_in(field.annotation)
-        if not inner:
+        models = _models_in(field.annotation)
+        if not models:
             return []
-        model = inner[0]
-    return [f.alias or n for n, f in model.model_fields.items()]
+    return list(dict.fromkeys(f.alias or n for m in models for n, f in m.model_fields.items()))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -329,6 +350,9 @@ def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
             parse(knob.values.first, ("knobs", name, "values", "from"))
             parse(knob.values.last, ("knobs", name, "values", "to"))
             parse(knob.values.value, ("knobs", name, "values", "value"))
+    if isinstance(spec.configs, ConfigTable):
+        for name, value in spec.configs.values.items():
+            parse(value, ("configs", "values", name))
     launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
     launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
     for launch, at in launches:
