@@ -61,9 +61,18 @@ def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
 
 
 def compile_points(
-    kernel: Kernel, gpu: GpuProfile, service: CompileService, chosen: list[Point], *, timed: bool = False
+    kernel: Kernel,
+    gpu: GpuProfile,
+    service: CompileService,
+    chosen: list[Point],
+    *,
+    timed: bool = False,
+    keep_in: Path | None = None,
 ) -> list[AnalyzedPoint]:
-    """Compile every launch of every point, equal specializations once; `timed`: with each kernel's time on `gpu`."""
+    """Compile every launch of every point, equal specializations once; `timed`: with each kernel's time on `gpu`.
+
+    With `keep_in` the binaries are left in that folder (see `CompileService.compile_all`).
+    """
     time_on = _time_on(gpu) if timed else None
     timed_requests: dict[int, CompileRequest] = {}
     requests = []
@@ -73,7 +82,7 @@ def compile_points(
             if time_on is not None:
                 request = timed_requests.setdefault(id(request), replace(request, time_on=time_on))
             requests.append(request)
-    outcomes = iter(service.compile_all(requests))
+    outcomes = iter(service.compile_all(requests, keep_in=keep_in))
     return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from occupancy_cli.analysis import build
-from occupancy_cli.analysis.analyze import AnalyzedPoint
+from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points
 from occupancy_cli.analysis.plan import Kernel, Point, prepare
 from occupancy_cli.analysis.recommend import candidate_of, candidate_points
 from occupancy_cli.analysis.times import SCHEMA, Row, TimesHeader, read_times, row_key, sources_sha256
@@ -31,7 +31,7 @@ from occupancy_cli.device.measure import LaunchAnswer, Launcher, Method
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.kernel_input import KernelInput, parse_ref
 from occupancy_cli.intake.settings import Setting
-from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.search import score
 from occupancy_cli.version import VERSION
 
@@ -145,14 +145,14 @@ def measure(
         )
     identity = identity_names(kernel)
     with tempfile.TemporaryDirectory(prefix="occupancy-measure-") as folder:
-        plans = [plan for point in chosen for plan in point.launches]
-        outcomes = service.compile_all([plan.request for plan in plans], keep_in=Path(folder))
-        answers = iter(outcomes)
-        analyzed = [AnalyzedPoint(p, tuple(next(answers) for _ in p.launches)) for p in chosen]
+        telling = uncertain_first if uncertain_first is not None else budget_s is not None
+        # Times are predicted for the profile as its file has it: a worker process reads that one.
+        profile = load_gpu(gpu.id, [Path(gpu.path).parent]) if telling and gpu.path else gpu
+        analyzed = compile_points(kernel, profile, service, chosen, timed=telling, keep_in=Path(folder))
         todo = [a for a in analyzed if _launchable(gpu, a, done)]
-        if uncertain_first or (uncertain_first is None and budget_s is not None):
-            todo = most_telling_first(kernel, gpu, todo)
-        versions = {n: v for o in outcomes for n, v in o.toolchain}
+        if telling:
+            todo = most_telling_first(kernel, profile, todo)
+        versions = {n: v for a in analyzed for o in a.outcomes for n, v in o.toolchain}
         with machine.launcher(source, Path(folder) / "triton", method) as timer:
             if todo:
                 timer.open()

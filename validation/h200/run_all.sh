@@ -71,7 +71,8 @@ PY
 measure() {
   local name=$1 kernel=$2
   shift 2
-  step "measure_$name" 170 "$python" -m occupancy_cli measure "$kernel" -o "$out/$name.jsonl" --budget "$budget" --order grid "$@"
+  step "measure_$name" 170 "$python" -m occupancy_cli measure "$kernel" -o "$out/$name.jsonl" --budget "$budget" --order grid \
+    --allow-shared "$@"
   [ -f "$out/$name.jsonl" ] && gzip -9 -f "$out/$name.jsonl"
 }
 
@@ -97,7 +98,7 @@ step detect 60 "$python" -m occupancy_cli gpus --detect
 verify sparse_mla_decode 120 sparse_mla_decode
 verify sparse_mla_odd_shapes 120 sparse_mla_decode --set heads=20 --set topk=500
 verify moe_grouped_gemm 120 moe_grouped_gemm
-verify moe_clusters 60 moe_grouped_gemm --set num_ctas=2 --set block_m=64
+verify moe_clusters 60 moe_grouped_gemm --set num_ctas=2 --set block_m=128
 verify gqa_decode 120 validation/kernels/gqa_decode.yaml
 for spec in liger_rms_norm liger_int8_matmul conch_paged_attention; do
   package=$(sed -n 's/^kernel: \([a-z_]*\)\..*/\1/p' "validation/third_party_specs/$spec.yaml")
