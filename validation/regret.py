@@ -23,84 +23,20 @@ import numpy as np  # noqa: E402
 from surfaces import FOLDER, Key, Surface, surfaces  # noqa: E402
 
 from occupancy_cli.model.cost import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
+from occupancy_cli.model.rules import SPLIT_RULES, Rule  # noqa: E402
 
 Row = Mapping[str, Any]
 POINTS_PER_CONFIG = 8
 
 
-# ---- The rules people use. Each gives the splits for a config at a batch; a choice that was not measured is taken down
-# to the nearest measured one.
+# ---- The rules people use: `occupancy_cli.model.rules`.
 
 
-def _units(row: Row) -> int:
-    """CTAs of one split: batch x head groups."""
-    return int(np.prod(row["grid"])) // int(row["nsplit"])
+def _on(rule: Rule) -> Callable[[Sequence[Row], Surface], Row]:
+    return lambda rows, surface: rule(rows, surface.gpu.sm_count or 1)
 
 
-def target_floor(target: float) -> Callable[[Row, Surface], float]:
-    return lambda row, _s: max(target // _units(row), 1)
-
-
-def target_ceil(target: float) -> Callable[[Row, Surface], float]:
-    return lambda row, _s: max(math.ceil(target / _units(row)), 1)
-
-
-def flash_attention(row: Row, surface: Surface) -> float:
-    """FlashAttention's num_splits_heuristic: one split from 80 % of the SMs on, else the fewest splits within 85 % of
-    the best wave efficiency, leaving out split counts that deal out the same tiles as fewer would."""
-    units, sms, tiles = _units(row), surface.gpu.sm_count or 1, int(row["tiles"])
-    if units >= 0.8 * sms:
-        return 1
-    counts = [s for s in range(1, min(128, sms, tiles) + 1) if s == 1 or -(-tiles // s) != -(-tiles // (s - 1))]
-    efficiency = {s: units * s / sms / math.ceil(units * s / sms) for s in counts}
-    return next(s for s in counts if efficiency[s] >= 0.85 * max(efficiency.values()))
-
-
-def power_of_two(row: Row, surface: Surface) -> float:
-    """The largest power of two that stays within two CTAs an SM."""
-    most = 2 * (surface.gpu.sm_count or 1) / _units(row)
-    return 2 ** math.floor(math.log2(most)) if most >= 1 else 1
-
-
-def share_of_sms(row: Row, surface: Surface) -> float:
-    """ExecuTorch: as many splits as keep the CTAs within 16/9 of the SMs."""
-    return max(16 / 9 * (surface.gpu.sm_count or 1) // _units(row), 1)
-
-
-def wave_cost(overhead: float, merge: float) -> Callable[[Sequence[Row], Surface], Row]:
-    """The measured split with the least ceil(waves) x (tiles a split + overhead) + merge x splits."""
-
-    def choose(rows: Sequence[Row], surface: Surface) -> Row:
-        def cost(row: Row) -> float:
-            slots = (surface.gpu.sm_count or 1) * int(row["ctas_per_sm"])
-            waves = math.ceil(int(np.prod(row["grid"])) / slots)
-            return waves * (int(row["tiles_per_split"]) + overhead) + merge * int(row["nsplit"])
-
-        return min(rows, key=cost)
-
-    return choose
-
-
-def snapped(rule: Callable[[Row, Surface], float]) -> Callable[[Sequence[Row], Surface], Row]:
-    """A rule that names a split count, as a choice among measured points."""
-
-    def choose(rows: Sequence[Row], surface: Surface) -> Row:
-        wanted = rule(rows[0], surface)
-        below = [row for row in rows if row["nsplit"] <= wanted]
-        return max(below or rows[:1], key=lambda row: int(row["nsplit"]))
-
-    return choose
-
-
-RULES: dict[str, Callable[[Sequence[Row], Surface], Row]] = {
-    "TARGET_CTAS=256, floor": snapped(target_floor(256)),
-    "TARGET_CTAS=256, ceil": snapped(target_ceil(256)),
-    "FlashAttention's heuristic": snapped(flash_attention),
-    "power of two within 2 CTAs/SM": snapped(power_of_two),
-    "16/9 of the SMs (ExecuTorch)": snapped(share_of_sms),
-    "ceil(waves) x tiles": wave_cost(0, 0),
-    "ceil(waves) x (tiles + 2) + splits / 10 (FlashInfer's form)": wave_cost(2, 0.1),
-}
+RULES = {name: _on(rule) for name, rule in SPLIT_RULES.items()}
 
 
 # ---- The model.

@@ -155,7 +155,10 @@ def read_surface(path: Path) -> Surface:
     rows = []
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
-            row = {**constants, **json.loads(line)}
+            measured = json.loads(line)
+            if "schema" in measured:  # the first line of a file that `occupancy measure` wrote
+                continue
+            row = {**constants, **measured}
             for derived, text in about.get("derived", {}).items():
                 row[derived] = _value(text, row)
             rows.append(row)
