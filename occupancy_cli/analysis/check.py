@@ -7,20 +7,22 @@ Undecided is not passed: a config that did not compile, or a limit whose value i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, toolchain
 from occupancy_cli.analysis.plan import Kernel, Point, points, prepare
+from occupancy_cli.analysis.tables import ResolveGpu, Tables
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.errors import unknown_name
+from occupancy_cli.intake.config_tables import TableEntry
 from occupancy_cli.intake.kernel_input import KernelInput
 from occupancy_cli.intake.settings import Setting
-from occupancy_cli.intake.spec import Budgets
+from occupancy_cli.intake.spec import Budgets, ConfigTable
 from occupancy_cli.model.occupancy import Occupancy
-from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.report import schema
 
 EXIT_OK, EXIT_VIOLATION, EXIT_UNDECIDED = 0, 1, 2
@@ -30,18 +32,27 @@ def check(
     kernels: Sequence[tuple[KernelInput, Sequence[GpuProfile]]],
     service: CompileService,
     sets: Mapping[str, Setting],
+    resolve: ResolveGpu | None = None,
 ) -> schema.Report:
-    """A Report with one finding per config, kernel, GPU and rule."""
+    """A Report with one finding per config, kernel, GPU and rule.
+
+    A spec of config tables may come with no GPUs: each entry is then checked on the one that its file names, which
+    `resolve` finds.
+    """
     findings: list[schema.Finding] = []
     everything: list[AnalyzedPoint] = []
     for given, gpus in kernels:
         budgets = given.spec.check.budgets
         needs_registers = bool(budgets.model_dump(exclude_none=True, exclude={"max_shared_bytes"}))
+        if isinstance(given.spec.configs, ConfigTable):
+            stop = _stop(needs_registers)
+            tables = Tables(given, gpus or None, resolve or load_gpu, service, sets, stop)
+            everything += [AnalyzedPoint(j.point, (j.outcome,)) for j in tables.judged if j.point and j.outcome]
+            findings += _table_findings(tables)
+            continue
         for gpu in gpus:
             kernel = prepare(given, gpu, service.describe, sets, os.environ)
-            # The cap alone is known at shared-memory allocation; budgets of registers need the whole compile.
-            stop = gpu.limits.shared_per_cta_optin_bytes if needs_registers else -1
-            chosen = _each_knob_value(kernel, gpu, stop, sets)
+            chosen = _each_knob_value(kernel, gpu, _stop(needs_registers)(gpu), sets)
             analyzed = compile_points(kernel, gpu, service, chosen)
             everything += analyzed
             findings += _findings(kernel, gpu, analyzed)
@@ -52,6 +63,48 @@ def check(
         notes=notes_of(service, everything),
         interrupted=service.interrupted,
     )
+
+
+def _stop(needs_registers: bool) -> Callable[[GpuProfile], int]:
+    """Where compiles may end: the cap alone is known at shared-memory allocation, registers need the whole compile."""
+    return lambda gpu: gpu.limits.shared_per_cta_optin_bytes if needs_registers else -1
+
+
+def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
+    """What each entry comes to: where it holds at the spec's line, else at the line of the entry itself."""
+    document = tables.given.document
+    spec_place: dict[str, Any] = {"file": shown_path(document.path), "line": document.lines.get(("configs",))}
+    budgets = tables.given.spec.check.budgets
+    unknown: dict[str, list[TableEntry]] = {}
+    for judged in tables.judged:
+        entry = judged.entry
+        if judged.gpu is None:
+            unknown.setdefault(judged.problem, []).append(entry)
+            continue
+        base: dict[str, Any] = {
+            "kernel": tables.given.name,
+            "gpu": judged.gpu.name,
+            "config": build.scalars(judged.config),
+            "knobs": {tables.table.key: entry.key},
+        }
+        entry_place = {"file": shown_path(str(entry.file)), "line": entry.line}
+        if judged.point is None or judged.outcome is None:
+            yield schema.Finding(level="undecided", rule="config", message=judged.problem, **entry_place, **base)
+            continue
+        analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
+        for finding in _of_config(judged.gpu, analyzed, True, budgets, base):
+            yield finding.model_copy(update=spec_place if finding.level == "ok" else entry_place)
+    for problem, entries in unknown.items():
+        files = len({e.file for e in entries})
+        yield schema.Finding(
+            level="undecided",
+            kernel=tables.given.name,
+            gpu=entries[0].device or "an unnamed GPU",
+            config={},
+            rule="gpu",
+            message=f"{problem}: {len(entries):,} entries in {files:,} tables (see `devices`, or give --gpu)",
+            **spec_place,
+        )
 
 
 def shown_path(path: str) -> str:
@@ -110,7 +163,7 @@ def _matches(point: Point, match: Mapping[str, Any]) -> bool:
 def _of_config(
     gpu: GpuProfile, each: AnalyzedPoint, used: bool, budgets: Budgets, base: Mapping[str, Any]
 ) -> Iterator[schema.Finding]:
-    names = [plan.request.source.kernel for plan in each.point.launches]
+    names = [plan.request.source.kernel for plan in each.point.launches[: len(each.outcomes)]]
     for name, outcome in zip(names, each.outcomes, strict=True):
         if outcome.resources is None:
             level = "undecided" if used else "note"

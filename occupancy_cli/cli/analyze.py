@@ -12,6 +12,7 @@ from occupancy_cli.model.profiles import DEFAULT_GPU
 
 
 def analyze(
+    context: typer.Context,
     kernel: options.KernelArgument = None,
     batch: Annotated[
         str | None,
@@ -50,9 +51,15 @@ def analyze(
     with options.compile_service(
         jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
     ) as service:
-        report = run(given, profile, service, values, full=full)
+        if options.has_tables(given):
+            report = options.tables_report("analyze", context, given, gpu, hw_profiles, service, values)
+        else:
+            report = run(given, profile, service, values, full=full)
     options.print_report(report, output_format)
     if report.interrupted:
         raise typer.Exit(130)
-    if any(c.status == "failed" for k in report.kernels for c in k.configs):
+    statuses = [c.status for k in report.kernels for c in k.configs] + [
+        e.status for t in report.tables for e in t.entries
+    ]
+    if "failed" in statuses:
         raise typer.Exit(2)

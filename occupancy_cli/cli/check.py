@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from occupancy_cli.cli import options
 from occupancy_cli.cli.calc import Format
 from occupancy_cli.model.profiles import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from occupancy_cli.intake.kernel_input import KernelInput
+    from occupancy_cli.model.profiles import GpuProfile
 
 
 def check(
@@ -38,13 +42,16 @@ def check(
     from occupancy_cli.intake.settings import parse_settings
 
     given = [read_kernel_input(s) for s in specs or [str(p) for p in shipped_specs()]]
-    kernels = [
-        (g, [options.resolve_gpu(name, hw_profiles) for name in gpu or g.spec.check.gpus or [DEFAULT_GPU]])
-        for g in given
-    ]
+
+    def gpus_of(one: KernelInput) -> list[GpuProfile]:
+        """Those asked for, or the spec's; for config tables none, which means the GPU that each file names."""
+        default = [] if options.has_tables(one) else [DEFAULT_GPU]
+        return [options.resolve_gpu(name, hw_profiles) for name in gpu or one.spec.check.gpus or default]
+
+    kernels = [(one, gpus_of(one)) for one in given]
     with options.compile_service(
         jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
     ) as service:
-        report = run(kernels, service, parse_settings(sets or []))
+        report = run(kernels, service, parse_settings(sets or []), lambda name: options.resolve_gpu(name, hw_profiles))
     options.print_report(report, output_format)
     raise typer.Exit(exit_code(report))

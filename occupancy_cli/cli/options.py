@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,8 @@ from occupancy_cli.errors import InputError
 if TYPE_CHECKING:
     from occupancy_cli.analysis.recommend import Workload
     from occupancy_cli.compile.service import CompileService, Progress
+    from occupancy_cli.intake.kernel_input import KernelInput
+    from occupancy_cli.intake.settings import Setting
     from occupancy_cli.model.profiles import GpuProfile
     from occupancy_cli.report.schema import Report
 
@@ -149,6 +151,31 @@ def resolve_gpu(name: str, hw_profiles: list[Path] | None) -> GpuProfile:
     from occupancy_cli.device.detect import resolve_gpu as resolve
 
     return resolve(name, hw_profiles or [])
+
+
+def has_tables(given: KernelInput) -> bool:
+    """Whether a spec takes its configs from config tables."""
+    from occupancy_cli.intake.spec import ConfigTable
+
+    return isinstance(given.spec.configs, ConfigTable)
+
+
+def tables_report(
+    command: str,
+    context: typer.Context,
+    given: KernelInput,
+    gpu: str,
+    hw_profiles: list[Path] | None,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+) -> Report:
+    """The Report of a spec's config tables: on the GPU of --gpu if it was given, else on those that the files name."""
+    from occupancy_cli.analysis.tables import analyze_tables
+
+    source = context.get_parameter_source("gpu")
+    asked = source is not None and source.name != "DEFAULT"
+    gpus = [resolve_gpu(gpu, hw_profiles)] if asked else None
+    return analyze_tables(given, gpus, lambda n: resolve_gpu(n, hw_profiles), service, sets, command=command)
 
 
 def print_report(report: Report, output_format: Format) -> None:

@@ -13,6 +13,7 @@ from occupancy_cli.report.emit import Emit, emitted
 
 
 def recommend(
+    context: typer.Context,
     kernel: options.KernelArgument = None,
     batch: Annotated[
         str | None, typer.Option("--batch", help="Requests: 80, or several: 48,64,80 or 1:128. Left out: the spec's.")
@@ -45,7 +46,7 @@ def recommend(
     """
     from occupancy_cli.analysis.recommend import recommend as run
     from occupancy_cli.intake.kernel_input import read_kernel_input
-    from occupancy_cli.intake.settings import parse_settings
+    from occupancy_cli.intake.settings import Setting, parse_settings
 
     profile = options.resolve_gpu(gpu, hw_profiles)
     given = read_kernel_input(kernel)
@@ -53,7 +54,13 @@ def recommend(
     with options.compile_service(
         jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
     ) as service:
-        report = run(given, profile, service, parse_settings(sets or []), workload)
+        if options.has_tables(given):
+            values = parse_settings(sets or [])
+            if batch is not None:
+                values["batch"] = Setting(options.batch_values(batch), "--batch")
+            report = options.tables_report("recommend", context, given, gpu, hw_profiles, service, values)
+        else:
+            report = run(given, profile, service, parse_settings(sets or []), workload)
     if emit is not None:
         typer.echo(emitted(emit, report), nl=False)
     else:

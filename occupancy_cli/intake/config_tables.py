@@ -9,7 +9,6 @@ is a config. Files are read within fixed bounds; nothing in them is evaluated.
 from __future__ import annotations
 
 import fnmatch
-import glob
 import importlib.util
 import json
 import re
@@ -93,7 +92,8 @@ def _matching(text: str, folder: Path, where: str) -> list[Path]:
         return sorted(p for p in path.iterdir() if p.suffix == ".json" and p.is_file())
     if path.is_file():
         return [path]
-    return sorted(p for p in map(Path, glob.glob(str(path), recursive=False)) if p.is_file())
+    root = Path(path.anchor) if path.is_absolute() else Path()
+    return sorted(p for p in root.glob(str(path.relative_to(root))) if p.is_file())
 
 
 def names_in(path: Path) -> dict[str, Any]:

@@ -127,12 +127,13 @@ class ConfigTable(_Strict):
         max_length=1000,
     )
     key: Name = Field("batch", description="the name that an entry's key gives a value to")
-    only: dict[Name, Scalar | None | list[Scalar | None]] = Field(
+    only: dict[Name, Scalar | list[Scalar | None] | None] = Field(
         default_factory=dict,
-        description="files by the names in their names: a value, a pattern (NVIDIA_H200*), several, null: has no such name",
+        description="files by what their names say: a value, a pattern (NVIDIA_H200*), several, or null (no such name)",
     )
     values: dict[Name, Scalar] = Field(
-        default_factory=dict, description="config values that the launcher changes: expressions over the entry's own"
+        default_factory=dict,
+        description="config values that the launcher changes: expressions over the entry's own, and gpu_arch (120)",
     )
     devices: dict[str, str] = Field(
         default_factory=dict, description="the GPU that a device_name means, where no profile has that name"
@@ -220,7 +221,7 @@ class KernelSpecFile(Launch):
     partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
     inputs: str | None = Field(
         None,
-        description="file.py:function(values, device) that returns the tensors by argument name, for `occupancy measure`",
+        description="file.py:function(values, device) that returns the tensors by argument name, for `measure`",
     )
     check: Check = Check()
 
@@ -292,10 +293,18 @@ def _copied(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _as_input_error(bad: ValidationError, document: Document) -> InputError:
-    errors = bad.errors(include_url=False)
+    def place(error: Any) -> KeyPath:
+        return tuple(p for p in error["loc"] if isinstance(p, int) or not _is_union_tag(p))
+
+    # A key that one member of a union does not know may be another member's own.
+    errors = [
+        e
+        for e in bad.errors(include_url=False)
+        if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])
+    ]
     # Of a union's several complaints the one furthest inside speaks of what was meant.
     error = max(errors, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden"))
-    at: KeyPath = tuple(p for p in error["loc"] if isinstance(p, int) or not _is_union_tag(p))
+    at = place(error)
     value = error.get("input")
     shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
     if error["type"] == "extra_forbidden":

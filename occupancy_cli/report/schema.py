@@ -244,6 +244,54 @@ class Anchor(_Part):
     factor: float
 
 
+class Instead(_Part):
+    """A config to launch in the place of a table's entry, and where it is from."""
+
+    config: dict[str, Scalar]
+    what: str
+    shared_bytes: int
+    wastes: list[str] = Field(default_factory=list)
+
+
+class TableEntry(_Part):
+    """One entry of a config table on one GPU, launched at the key `at` (its own, or the one asked for).
+
+    `status` is ok, over_cap, failed (did not compile) or undecided (the GPU of its file's name has no profile, or a
+    name in it is not the kernel's); `wastes` says how an entry that fits leaves its GPU idle.
+    """
+
+    file: str
+    line: int
+    entry: int
+    at: int
+    device: str | None
+    gpu: str | None
+    gpu_name: str
+    names: dict[str, Scalar]
+    config: dict[str, Scalar]
+    status: Literal["ok", "over_cap", "failed", "undecided"]
+    shared_bytes: int | None
+    cap_bytes: int | None
+    over_bytes: int
+    reason: str = ""
+    registers_per_thread: int | None = None
+    ctas_per_sm: int | None = None
+    launch: Launch | None = None
+    wastes: list[str] = Field(default_factory=list)
+    instead: Instead | None = None
+
+
+class ConfigTables(_Part):
+    """The config tables of one spec. `specializations` is how many distinct compiles the entries came to."""
+
+    kernel: str
+    source: str
+    key: str
+    files: int
+    specializations: int
+    entries: list[TableEntry]
+
+
 class Finding(_Part):
     """One line of a check: what was looked at, and whether it holds."""
 
@@ -275,6 +323,7 @@ class Report(_Part):
     sweep: list[SweepPoint] = Field(default_factory=list)
     anchor: Anchor | None = None
     findings: list[Finding] = Field(default_factory=list)
+    tables: list[ConfigTables] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     interrupted: bool = False
 

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from occupancy_cli.report import text
+from occupancy_cli.report import config_tables, text
 from occupancy_cli.report.schema import Choice, Config, Finding, Kernel, Recommendation, Report
 
 WIDE = 110
@@ -36,6 +36,8 @@ def _parts(report: Report, width: int) -> list[RenderableType]:
             Text(f"  {text.pairs({**single.knobs, **single.config})}"),
             *(Text(f"  {line}", style="green") for line in single.exports),
         ]
+    for tables in report.tables:
+        parts += config_tables.parts(report, tables)
     if report.findings:
         parts += _findings(report.findings)
     if report.gpu is not None:
@@ -261,5 +263,7 @@ def _finding(finding: Finding) -> Text:
     word, style = _LEVELS.get(finding.level, ("note", "dim"))
     config = text.pairs({n: v for n, v in {**finding.knobs, **finding.config}.items() if (n, v) != ("num_ctas", 1)})
     line = Text(f"{word:4} ", style=style)
-    line.append(f"{_place(finding)}{finding.kernel} on {finding.gpu}, {config}: {finding.message}", style="")
+    line.append(
+        f"{_place(finding)}{finding.kernel} on {finding.gpu}{config and f', {config}'}: {finding.message}", style=""
+    )
     return line
