@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
+import importlib.util
 import json
 import os
 import statistics
@@ -21,9 +23,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from occupancy_cli.compile.worker import load
+from occupancy_cli.compile.loading import locate
 from occupancy_cli.device.detect import DRIVER_LIBRARY
 from occupancy_cli.device.gpu_state import GpuState
 from occupancy_cli.errors import InputError, OccupancyError
@@ -194,9 +198,34 @@ class _Plan:
         return self._jit[self._grid](**self._values[number % len(self._values)])
 
 
+def module_of(source: Mapping[str, Any]) -> ModuleType:
+    """The module of a source, imported plainly: a launch needs all that it imports, and nothing is stood in for."""
+    if not source["file"]:
+        return importlib.import_module(source["module"])
+    path = Path(source["file"])
+    root, name = locate(path)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
+        return sys.modules[name]
+    if "." in name:
+        return importlib.import_module(name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError("is not a Python file", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
 def _named(source: Mapping[str, Any]) -> Any:
     """The object that a source names: `kernel` in a file or module."""
-    value: Any = load(source).module
+    value: Any = module_of(source)
     for part in source["kernel"].split("."):
         value = getattr(value, part, None)
         if value is None:
