@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.analysis.measured import MeasuredKernel, MeasuredRow, measured_kernel
-from occupancy_cli.analysis.times import Times
+from occupancy_cli.analysis.plan import kernel_source
+from occupancy_cli.analysis.times import Times, sources_sha256
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.errors import InputError
-from occupancy_cli.intake.kernel_input import KernelInput
+from occupancy_cli.intake.kernel_input import KernelInput, parse_ref
 from occupancy_cli.intake.yaml_file import load_yaml
 from occupancy_cli.model.cost import Calibration, MeasuredPoint, fit
 from occupancy_cli.model.profiles import GpuProfile
@@ -173,6 +174,17 @@ def _points(each: MeasuredRow) -> list[MeasuredPoint]:
     if len(launches) > 1:
         points.append(MeasuredPoint(launches, float(each.row["us_total"])))
     return points
+
+
+def calibration_for(path: Path, given: KernelInput, gpu: GpuProfile, triton: str, *, cold: bool) -> Calibration:
+    """The calibration of a file, for this kernel on this GPU; `InputError` where it was made for anything else."""
+    file = read_calibration(path)
+    spec, where = given.spec, given.document.where
+    refs = [(spec.kernel, where(("kernel",)))]
+    refs += [(launch.kernel, where(("followed_by", i, "kernel"))) for i, launch in enumerate(spec.followed_by)]
+    sources = [kernel_source(parse_ref(text, given.folder, at)) for text, at in refs]
+    file.check(gpu=gpu.id, triton=triton, source_sha256=sources_sha256(sources), cold=cold)
+    return file.calibration
 
 
 def read_calibration(path: Path) -> CalibrationFile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +25,10 @@ def recommend(
     mix: options.MixOption = None,
     lengths: options.LengthsOption = None,
     cold: options.ColdOption = False,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", help="Measured factors on the model's terms: what `calibrate` wrote."),
+    ] = None,
     emit: Annotated[
         Emit | None,
         typer.Option(
@@ -54,6 +60,11 @@ def recommend(
     with options.compile_service(
         jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
     ) as service:
+        if calibration is not None:
+            from occupancy_cli.analysis.calibrate import calibration_for
+
+            factors = calibration_for(calibration, given, profile, service.triton, cold=cold)
+            workload = replace(workload, calibration=factors)
         if options.has_tables(given):
             values = parse_settings(sets or [])
             if batch is not None:
