@@ -94,7 +94,7 @@ class GpuState:
         """Clocks, throttling, temperature, power and processes at this moment."""
         if self.trouble:
             return Reading()
-        reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong()) or 0
+        reasons = self._reasons()
         power = self._number("nvmlDeviceGetPowerUsage", ctypes.c_uint())
         return Reading(
             sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", ctypes.c_uint(), _CLOCK_SM),
@@ -116,7 +116,7 @@ class GpuState:
         """
         if self.trouble:
             return None, ()
-        reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong()) or 0
+        reasons = self._reasons()
         clock = self._number("nvmlDeviceGetClockInfo", ctypes.c_uint(), _CLOCK_SM)
         named = tuple(text for bit, text in THROTTLE_REASONS.items() if reasons & bit)
         highest = self.max_sm_clock_mhz()
@@ -125,11 +125,25 @@ class GpuState:
         return clock, named
 
     def _number(self, function: str, value: Any, *arguments: int) -> int | None:
-        code = int(getattr(self._library, function)(self._handle, *arguments, ctypes.byref(value)))
+        call = getattr(self._library, function, None)  # None: a library that does not know it (any more)
+        if call is None:
+            return None
+        code = int(call(self._handle, *arguments, ctypes.byref(value)))
         return None if code else int(value.value)
+
+    def _reasons(self) -> int:
+        """The bit mask of what holds the clock down; 0 where it is not told."""
+        for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+            mask = self._number(function, ctypes.c_ulonglong())
+            if mask is not None:
+                return mask
+        return 0
 
     def _processes(self) -> int | None:
         count = ctypes.c_uint(_MOST_PROCESSES)
         found = (_Process * _MOST_PROCESSES)()
-        code = int(self._library.nvmlDeviceGetComputeRunningProcesses_v3(self._handle, ctypes.byref(count), found))
+        call = getattr(self._library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
+        if call is None:
+            return None
+        code = int(call(self._handle, ctypes.byref(count), found))
         return count.value if code in (0, _INSUFFICIENT_SIZE) else None

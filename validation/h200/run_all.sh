@@ -98,7 +98,7 @@ step detect 60 "$python" -m occupancy_cli gpus --detect
 verify sparse_mla_decode 120 sparse_mla_decode
 verify sparse_mla_odd_shapes 120 sparse_mla_decode --set heads=20 --set topk=500
 verify moe_grouped_gemm 120 moe_grouped_gemm
-verify moe_clusters 60 moe_grouped_gemm --set num_ctas=2 --set block_m=128
+verify moe_clusters 60 moe_grouped_gemm --set num_ctas=2 --set block_m=64
 verify gqa_decode 120 validation/kernels/gqa_decode.yaml
 for spec in liger_rms_norm liger_int8_matmul conch_paged_attention; do
   package=$(sed -n 's/^kernel: \([a-z_]*\)\..*/\1/p' "validation/third_party_specs/$spec.yaml")
