@@ -341,7 +341,7 @@ def _request(
             arguments.append(value if name in specialized else replace(value, specializes=False))
     constexprs = _constexprs(given, launch, description, names, config, at)
     options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
-    declared = {n for n, a in launch.arguments.items() if a.heuristic}
+    declared = {n for n, a in launch.arguments.items() if a.heuristic} | set(launch.constexprs)
     request = CompileRequest(
         source,
         target_of(gpu),

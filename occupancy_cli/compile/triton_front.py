@@ -254,6 +254,12 @@ def _with_types(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: typed(value) for name, value in values.items()}
 
 
+def heuristic_names(kernel: Any) -> set[str]:
+    """The names of the values that @triton.heuristics sets."""
+    around, _ = layers(kernel)
+    return {name for layer in around if isinstance(layer, Heuristics) for name in layer.values}
+
+
 def with_heuristics(kernel: Any, arguments: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """All values of a launch: arguments, then, from the outermost decorator in, what each of them adds."""
     values = _with_types(arguments)

@@ -188,8 +188,11 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
 
     request = CompileRequest.from_message(message["request"])
     kernel = _kernel(message["request"]["source"])
+    set_by_heuristics = triton_front.heuristic_names(kernel)
     heuristic = {a.name: a.value for a in request.arguments if a.heuristic}
-    values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic} | dict(request.constexprs)
+    heuristic |= {n: v for n, v in request.constexprs if n in set_by_heuristics}
+    values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic}
+    values |= {n: v for n, v in request.constexprs if n not in set_by_heuristics}
     config = dict(request.options)
     values = triton_front.with_heuristics(kernel, values, config)
     for name, declared in heuristic.items():
