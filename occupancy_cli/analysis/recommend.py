@@ -369,7 +369,7 @@ def choice_part(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
         knobs=build.scalars(dict(scored.candidate.knobs)),
         config=build.scalars(dict(scored.candidate.config)),
         nsplit=scored.candidate.nsplit,
-        predicted_time_us=round(scored.time_us, 2),
+        predicted_time_us=round(scored.time_us, 3),
         launch=build.launch_part(build.waves_of(gpu, main.resources, occupancy, main.shape.grid)),
         ctas_per_sm=occupancy.ctas_per_sm,
         warps_per_sm=occupancy.warps_per_sm,

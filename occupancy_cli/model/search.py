@@ -477,7 +477,8 @@ def _split_us(
 
 def describe(candidate: Candidate) -> str:
     """The knobs, config and splits on one line."""
-    parts = [f"{name} {value}" for name, value in (*candidate.knobs, *candidate.config)]
+    settings = (*candidate.knobs, *candidate.config)
+    parts = [f"{name} {value}" for name, value in settings if (name, value) != ("num_ctas", 1)]
     if candidate.nsplit is not None:
         parts.append(f"nsplit {candidate.nsplit}")
     return ", ".join(parts)

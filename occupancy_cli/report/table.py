@@ -190,18 +190,17 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
     parts: list[RenderableType] = [
         Text(text.headline(f"batch {found.batch}", report.gpu, report.toolchain), style="bold")
     ]
+    sides = [("now", found.default), ("use", found.chosen), ("next best", found.runner_up)]
+    shown = [(label, choice) for label, choice in sides if choice is not None]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    rows = [("now", found.default), ("use", found.chosen), ("next best", found.runner_up)]
-    names = list(dict.fromkeys(n for _, c in rows if c is not None for n in {**c.knobs, **c.config}))
-    # num_ctas is 1 but for clusters, and says nothing where all rows have it.
-    names = [n for n in names if n != "num_ctas" or any(c and c.config.get(n) != 1 for _, c in rows)]
-    for header in ("", *(text.short(n) for n in names), "nsplit", "CTAs\n/SM", "warps\n/SM", "waves", "last\nwave"):
-        table.add_column(Text(header), justify="left" if not header else "right", overflow="fold")
-    table.add_column(Text("predicted\nus"), justify="right")
-    table.add_column(Text("speed\nvs now"), justify="right")
-    for label, choice in rows:
-        if choice is not None:
-            table.add_row(*_choice_row(label, choice, names, found))
+    table.add_column("")
+    for label, _ in shown:
+        table.add_column(Text(label), justify="right", style="bold" if label == "use" else "")
+    columns = [_choice_lines(choice, found) for _, choice in shown]
+    for name in dict.fromkeys(n for column in columns for n in column):
+        # num_ctas is 1 but for clusters, and says nothing where all have it.
+        if name != "num_ctas" or any(column.get(name) != "1" for column in columns):
+            table.add_row(Text(name), *(Text(column.get(name, "-")) for column in columns))
     parts.append(table)
     parts += [Text(f"- {reason}") for reason in found.reasons]
     parts += [Text(line, style="green") for line in found.exports]
@@ -212,24 +211,21 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
     return parts
 
 
-def _choice_row(label: str, choice: Choice, names: list[str], found: Recommendation) -> list[Text]:
-    values = {**choice.knobs, **choice.config}
+def _choice_lines(choice: Choice, found: Recommendation) -> dict[str, str]:
     base = found.default.predicted_time_us if found.default else None
-    ratio = "-"
-    if base is not None and choice.predicted_time_us:
-        ratio = f"{base / choice.predicted_time_us:.2f}x"
-    cells = [
-        label,
-        *(str(values.get(n, "-")) for n in names),
-        text.number(choice.nsplit),
-        text.number(choice.ctas_per_sm),
-        text.number(choice.warps_per_sm),
-        text.waves(choice.launch),
-        text.tail(choice.launch),
-        "-" if choice.predicted_time_us is None else f"{choice.predicted_time_us:.1f}",
-        ratio,
-    ]
-    return [Text(c, style="bold" if label == "use" else "") for c in cells]
+    time_us = choice.predicted_time_us
+    partials = {} if not choice.partials_bytes else {"partials, bytes": f"{choice.partials_bytes:,}"}
+    return {
+        **{n: str(v) for n, v in {**choice.knobs, **choice.config}.items()},
+        **({} if choice.nsplit is None else {"nsplit": str(choice.nsplit)}),
+        "CTAs/SM": text.number(choice.ctas_per_sm),
+        "warps/SM": text.number(choice.warps_per_sm),
+        "waves": text.waves(choice.launch),
+        "last wave": text.tail(choice.launch),
+        **partials,
+        "predicted us": "-" if time_us is None else f"{time_us:.1f}",
+        "speed against now": "-" if base is None or not time_us else f"{base / time_us:.2f}x",
+    }
 
 
 # --- check -------------------------------------------------------------------------------------------------------
