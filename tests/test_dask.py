@@ -48,25 +48,17 @@ class Cluster:
         root = str(Path(__file__).parents[1])
         self.env = {**os.environ, "SEEN": str(folder / "seen"), "WAIT": "1.5", "PYTHONPATH": root}
         self.env["OCCUPANCY_CACHE_DIR"] = str(folder / "cache")
-        self.scheduler = self._start("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--host",
-                                     "127.0.0.1", "--scheduler-file", str(folder / "scheduler.json"))  # fmt: skip
+        arguments = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
+        arguments += ["--scheduler-file", str(folder / "scheduler.json")]
+        self.scheduler = self._start("distributed.cli.dask_scheduler", *arguments)
         for _ in range(300):
             if (folder / "scheduler.json").exists() and (folder / "scheduler.json").read_text().strip():
                 break
             time.sleep(0.1)
         self.address = json.loads((folder / "scheduler.json").read_text())["address"].removeprefix("tcp://")
+        arguments = [f"tcp://{self.address}", "--nthreads", "1", "--no-dashboard", "--no-nanny", "--local-directory"]
         self.workers = [
-            self._start(
-                "distributed.cli.dask_worker",
-                f"tcp://{self.address}",
-                "--nthreads",
-                "1",
-                "--no-dashboard",
-                "--no-nanny",
-                "--local-directory",
-                str(folder / f"worker{i}"),
-            )  # fmt: skip
-            for i in range(2)
+            self._start("distributed.cli.dask_worker", *arguments, str(folder / f"worker{i}")) for i in range(2)
         ]
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -191,12 +191,12 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
         Text(text.headline(f"batch {found.batch}", report.gpu, report.toolchain), style="bold")
     ]
     sides = [("now", found.default), ("use", found.chosen), ("next best", found.runner_up)]
-    shown = [(label, choice) for label, choice in sides if choice is not None]
+    choices = [(label, choice) for label, choice in sides if choice is not None]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("")
-    for label, _ in shown:
+    for label, _ in choices:
         table.add_column(Text(label), justify="right", style="bold" if label == "use" else "")
-    columns = [_choice_lines(choice, found) for _, choice in shown]
+    columns = [_choice_lines(choice, found) for _, choice in choices]
     for name in dict.fromkeys(n for column in columns for n in column):
         # num_ctas is 1 but for clusters, and says nothing where all have it.
         if name != "num_ctas" or any(column.get(name) != "1" for column in columns):
