@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,3 +98,9 @@ def test_any_text_gives_a_bounded_number_or_an_input_error(text: str) -> None:
 def test_ceil_div_is_the_least_integer_not_below(a: int, b: int) -> None:
     value = parse_expression("ceil_div(a, b)")({"a": a, "b": b})
     assert (value - 1) * b < a <= value * b
+
+
+def test_the_parser_of_python_prints_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert parse_expression("1if 2 else 3")({}) == 1

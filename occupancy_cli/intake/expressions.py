@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -107,7 +108,9 @@ def _parse(text: str, where: str) -> Expression:
     if len(text) > MAX_CHARACTERS:
         raise ExpressionError(f"an expression of {len(text):,} characters; at most {MAX_CHARACTERS:,}", where=where)
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's parser warns of `1if x`, on standard error
+            tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError as bad:
         raise _at(text, (bad.offset or 1) - 1, f"cannot be read: {bad.msg}", where) from None
     except (ValueError, RecursionError, MemoryError) as bad:
