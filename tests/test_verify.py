@@ -83,6 +83,20 @@ def test_each_specialization_is_compared(spec_file: Path) -> None:
 
 
 @pytest.mark.compiles
+def test_a_declared_heuristic_makes_launches_of_one_class_one_compile(spec_file: Path) -> None:
+    sets = ("n=4096,8192", "BLOCK=64", "num_warps=2")
+    # What EVEN comes to is known to the kernel alone: each n is a compile of its own.
+    assert len(verified(spec_file, FakeCuda(), *sets).launches) == 2
+    text = spec_file.read_text()
+    spec_file.write_text(text + "constexprs: {EVEN: n % BLOCK == 0}\n")
+    found = verified(spec_file, FakeCuda(), *sets)
+    assert len(found.launches) == 1 and found.exit_code == 0
+    spec_file.write_text(text + "constexprs: {EVEN: false}\n")
+    (launch,) = verified(spec_file, FakeCuda(), *sets).launches
+    assert "the kernel's heuristic gives EVEN = True, the spec says False" in launch.problem
+
+
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("change", "figure"),
     [
