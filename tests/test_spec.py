@@ -42,6 +42,8 @@ def test_every_shipped_spec_loads(path: Path) -> None:
     ("old", "new", "says"),
     [
         ("knobs:", "knobz:", "x.yaml:4: knobz: unknown key 'knobz'\nDid you mean knobs?"),
+        ("knobs:", "kno[bs:", "x.yaml:4: kno[bs: unknown key 'kno[bs'\nDid you mean knobs?"),
+        ("knobs:", "int:", "x.yaml:4: int: unknown key 'int'"),
         ("env: SMALL", "envv: SMALL", "x.yaml:5: knobs.BLOCK.envv: unknown key 'envv'\nDid you mean env?"),
         ("type: i32", "type: i31", "x.yaml:12: arguments.n.type: unknown type 'i31'; did you mean"),
         ('"*fp32"', '"*fp23"', "unknown type 'fp23'; did you mean fp32"),

@@ -294,16 +294,17 @@ def _copied(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 def _as_input_error(bad: ValidationError, document: Document) -> InputError:
     def place(error: Any) -> KeyPath:
-        return tuple(p for p in error["loc"] if isinstance(p, int) or not _is_union_tag(p))
+        *inside, last = error["loc"] or ("",)
+        # An unknown or missing key stands last, whatever its name looks like.
+        ends_in_key = error["type"] in ("extra_forbidden", "missing")
+        parts = [p for p in inside if isinstance(p, int) or not _is_union_tag(p)]
+        return (*parts, last) if ends_in_key or isinstance(last, int) or not _is_union_tag(last) else tuple(parts)
 
     # A key that one member of a union does not know may be another member's own.
-    errors = [
-        e
-        for e in bad.errors(include_url=False)
-        if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])
-    ]
+    every = bad.errors(include_url=False)
+    errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])]
     # Of a union's several complaints the one furthest inside speaks of what was meant.
-    error = max(errors, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden"))
+    error = max(errors or every, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden"))
     at = place(error)
     value = error.get("input")
     shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
