@@ -1,7 +1,7 @@
 """The fused-MoE tables of the vLLM wheel against its own kernel: how many entries fit, listed where they do not.
 
-    python validation/vllm/moe_tables.py ada-blackwell          # tables that name a GPU of CC 8.9 or 12.x, each on its own
-    python validation/vllm/moe_tables.py h200-on-sm120 > validation/vllm/h200_on_sm120.txt
+    python validation/vllm/moe_tables.py ada-blackwell   # tables that name a GPU of CC 8.9 or 12.x, each on its own
+    python validation/vllm/moe_tables.py h200-on-sm120   # tables tuned on an H200, on CC 12.0
 
 Needs the wheel unpacked on PYTHONPATH. Runs `occupancy check` on the specs beside this file with their tables narrowed,
 and prints a line a spec and GPU, then a line for each entry over the cap.
