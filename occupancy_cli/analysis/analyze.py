@@ -118,6 +118,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> sch
     """One config: fits or not, occupancy, waves, a time where the work is known."""
     point, outcome = analyzed.point, analyzed.outcomes[0]
     derived = {n: point.names[n] for n in kernel.given.spec.derived if n in point.names}
+    given = build.scalars({n: v for n, v in derived.items() if n in kernel.overrides})
     config = build.scalars(point.config)
     knobs, shapes = build.scalars(point.knobs), build.scalars(point.shapes)
     notes = [*point.main.assumed, *outcome.notes]
@@ -127,6 +128,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> sch
             knobs=knobs,
             shapes=shapes,
             derived=build.scalars(derived),
+            given=given,
             status="failed",
             fits=None,
             over_bytes=0,
@@ -141,6 +143,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> sch
         knobs=knobs,
         shapes=shapes,
         derived=build.scalars(derived),
+        given=given,
         status="ok" if occupancy.launchable else "over_cap",
         fits=occupancy.launchable,
         over_bytes=occupancy.over_bytes,

@@ -203,7 +203,8 @@ def points(
         for config in kernel.configs:
             for override in _combinations({n: s.values for n, s in kernel.overrides.items()}):
                 point = make_point(kernel, gpu, values, config, override, stop_above)
-                found.setdefault(repr((sorted(point.knobs.items()), sorted(point.shapes.items()), point.config)), point)
+                told_apart = [sorted(part.items()) for part in (point.knobs, point.shapes, point.config, override)]
+                found.setdefault(repr(told_apart), point)
                 if len(found) > MAX_POINTS:
                     raise InputError(f"the settings give more than {MAX_POINTS:,} configs", where="--set")
     return list(found.values())

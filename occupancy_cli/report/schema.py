@@ -141,6 +141,7 @@ class Config(_Part):
     knobs: dict[str, Scalar] = Field(default_factory=dict)
     shapes: dict[str, Scalar] = Field(default_factory=dict)
     derived: dict[str, Scalar] = Field(default_factory=dict)
+    given: dict[str, Scalar] = Field(default_factory=dict, description="derived names that --set gave a value")
     status: Literal["ok", "over_cap", "failed"]
     fits: bool | None
     over_bytes: int

@@ -90,7 +90,7 @@ def _config_table(configs: list[Config], varying: list[str], width: int) -> Tabl
     for header, justify in columns:
         table.add_column(Text(header), justify=justify, no_wrap=header != "limited by", overflow="fold")
     for config in configs:
-        values = {**config.shapes, **config.knobs, **config.config}
+        values = text.values_of(config)
         cells = [str(values.get(name, "-")) for name in varying]
         row = [*cells, *_row(config, wide, with_grid)]
         row += ["-"] * (len(table.columns) - len(row))
@@ -145,7 +145,7 @@ def _cannot_launch(kernel: Kernel, varying: list[str], report: Report) -> list[R
     parts: list[RenderableType] = []
     over = [c for c in kernel.configs if c.status == "over_cap"]
     for config in over:
-        values = {**config.shapes, **config.knobs, **config.config}
+        values = text.values_of(config)
         which = text.pairs({n: values[n] for n in varying if n in values}) or "the config"
         parts.append(Text(f"{which} cannot launch: {config.reason}", style="red"))
     if over and kernel.tuned:
@@ -159,7 +159,7 @@ def _cannot_launch(kernel: Kernel, varying: list[str], report: Report) -> list[R
         parts.append(Text("Launched, it raises triton.runtime.errors.OutOfResources."))
     for config in kernel.configs:
         if config.status == "failed" and config.error is not None:
-            values = {**config.shapes, **config.knobs, **config.config}
+            values = text.values_of(config)
             which = text.pairs({n: values[n] for n in varying if n in values}) or "the config"
             parts.append(Text(f"{which} failed ({config.error.kind}): {config.error.message}", style="red"))
     return parts

@@ -50,9 +50,14 @@ def headline(name: str, gpu: Gpu | None, toolchain: Toolchain) -> str:
     return f"{name} on {gpu.name} (CC {gpu.compute_capability}, {sms}){built}"
 
 
+def values_of(config: Config) -> dict[str, Any]:
+    """Every name that may tell a config from the others, with its value."""
+    return {**config.shapes, **config.knobs, **config.given, **config.config}
+
+
 def split_columns(configs: Sequence[Config]) -> tuple[dict[str, Any], list[str]]:
     """The names that have one value in all configs, with it, and those that tell configs apart."""
-    rows = [{**c.shapes, **c.knobs, **c.config} for c in configs]
+    rows = [values_of(c) for c in configs]
     names = list(dict.fromkeys(n for row in rows for n in row))
     constant = {n: rows[0].get(n) for n in names if all(row.get(n) == rows[0].get(n) for row in rows)}
     return constant, [n for n in names if n not in constant]
