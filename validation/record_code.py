@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import lzma
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,19 +30,29 @@ NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdis
 
 
 def disassemble(cubin: bytes) -> str:
-    """The text of `nvdisasm -c -hex`."""
+    """The text of `nvdisasm -c -hex`, of the encodings the control bits alone (105 and up): the rest says what the text
+    says, and does not compress."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         done = subprocess.run([str(NVDISASM), "-c", "-hex", file.name], capture_output=True, text=True, check=True)
-    return "\n".join(line for line in done.stdout.splitlines() if "/*" in line or line.strip().endswith(":"))
+    kept = (line.rstrip() for line in done.stdout.splitlines() if "/*" in line or line.strip().endswith(":"))
+    return _ENCODING.sub(_control_bits, "\n".join(kept))
+
+
+_ENCODING = re.compile(r"/\* 0x([0-9a-f]{16}) \*/(\s*)/\* 0x([0-9a-f]{16}) \*/")
+
+
+def _control_bits(found: re.Match[str]) -> str:
+    high = int(found.group(3), 16) >> 41 << 41
+    return f"/* 0x{0:016x} */{found.group(2)}/* 0x{high:016x} */"
 
 
 def main(path: Path) -> None:
     surface = read_surface(path)
     if triton.__version__ != surface.about["triton"]:
         sys.exit(f"{path.name} was measured with Triton {surface.about['triton']}, this is {triton.__version__}")
-    source = path.with_name(surface.about["source"])
+    source = (path.parent / surface.about["source"]).resolve()
     spec = importlib.util.spec_from_file_location(source.name.replace(".", "_"), source)
     if spec is None or spec.loader is None:
         sys.exit(f"{source} cannot be imported")
@@ -54,7 +65,7 @@ def main(path: Path) -> None:
         )
     )
     code: dict[str, Any] = {}
-    for row in surface.rows:
+    for row in (*surface.rows, *surface.marked):
         for about in surface.about["launches"]:
             key = variant_key(about, row)
             if key in code or not _value(about.get("if", 1), row):

@@ -3,6 +3,7 @@
 A surface is three files of one name in a folder: `NAME.jsonl.gz` (one measured point a line), `NAME.json` (what a point
 means: GPU, which fields are the config, the case and the choice, and the launches a point makes, as expressions over
 its fields) and `NAME.code.json.xz` (TTGIR, SASS and resources of every compiled variant, written by `record_code.py`).
+Points that were measured with the clock held down, or beside other processes, are kept in the file and set apart here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from occupancy_cli.model.cost import KernelLaunch
 from occupancy_cli.model.occupancy import occupancy
 from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.work import CtaWork, LaunchShape
+from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "data" / "surfaces"
 
@@ -40,12 +41,14 @@ class Held:
 
 @dataclass
 class Surface:
-    """One surface. `rows` are the measured points, each with the constants and derived values of its description."""
+    """One surface. `rows` are the measured points, each with the constants and derived values of its description;
+    `marked` are those whose time does not stand for the GPU alone at its own clock."""
 
     name: str
     about: Mapping[str, Any]
     rows: list[dict[str, Any]]
     code: Mapping[str, Mapping[str, Any]]
+    marked: list[dict[str, Any]] = field(default_factory=list)
     _work: dict[tuple[str, int], CtaWork] = field(default_factory=dict)
     _parsed: dict[str, TtgirKernel] = field(default_factory=dict)
     _launches: dict[int, tuple[KernelLaunch, ...]] = field(default_factory=dict)
@@ -113,6 +116,9 @@ class Surface:
         grid: tuple[int, ...],
     ) -> LaunchShape:
         given = about.get("iterations")
+        if isinstance(given, Mapping) and "runs" in given:
+            runs = ((int(_value(ctas, row)), float(_value(each, row))) for ctas, each in given["runs"])
+            return LaunchShape(grid, merge_runs(runs))
         if isinstance(given, Mapping):
             return LaunchShape.split(
                 grid, int(_value(given["tiles"], row)), int(_value(given["tiles_per_split"], row)), given.get("axis", 2)
@@ -139,11 +145,13 @@ def integer_arguments(about: Mapping[str, Any], row: Mapping[str, Any]) -> dict[
 
 
 def variant_key(about: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """What a point's launch was compiled as: constexprs, options, and which integers specialization turned into 1."""
+    """What a point's launch was compiled as: constexprs, options, and which integers specialization found to be 1 or,
+    where the description asks, multiples of 16."""
     fixed = {**about.get("constexprs", {}), **about.get("options", {})}
     parts = [f"{name}={_value(text, row)}" for name, text in fixed.items()]
     values = integer_arguments(about, row)
     parts += [f"{name}=1" for name in about.get("specialized", ()) if values[name] == 1]
+    parts += [f"{name}%16" for name in about.get("aligned", ()) if values[name] % 16 == 0]
     return " ".join([about["kernel"], *parts])
 
 
@@ -152,7 +160,8 @@ def read_surface(path: Path) -> Surface:
     name = path.name.removesuffix(".jsonl.gz")
     about = json.loads(path.with_name(f"{name}.json").read_text(encoding="utf-8"))
     constants = about.get("constants", {})
-    rows = []
+    rows: list[dict[str, Any]] = []
+    marked: list[dict[str, Any]] = []
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
             measured = json.loads(line)
@@ -161,10 +170,10 @@ def read_surface(path: Path) -> Surface:
             row = {**constants, **measured}
             for derived, text in about.get("derived", {}).items():
                 row[derived] = _value(text, row)
-            rows.append(row)
+            (marked if row.get("throttled") or row.get("shared") else rows).append(row)
     code_path = path.with_name(f"{name}.code.json.xz")
     code = json.loads(lzma.decompress(code_path.read_bytes())) if code_path.is_file() else {}
-    return Surface(name, about, rows, code)
+    return Surface(name, about, rows, code, marked)
 
 
 def surfaces(folder: Path = FOLDER) -> Iterator[Surface]:
