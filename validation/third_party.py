@@ -144,7 +144,7 @@ def guess_constexprs(described: KernelDescription) -> dict[str, Any]:
         elif FLAG.match(name) and not re.match(r"^(norm|mask)_?size|block", name, re.I):
             guessed[name] = False
         elif DTYPE.search(name):
-            guessed[name] = None
+            guessed[name] = "tl.bfloat16"
         elif re.search(r"stage", name, re.I):
             guessed[name] = 1
         elif re.search(r"group|GROUP", name):
@@ -204,7 +204,7 @@ def analyze(
     names = {p["name"] for p in described.params}
     constexprs = guess_constexprs(described)
     outcome = None
-    for element in ("bf16", "fp32"):
+    for element in ("bf16", "fp32", "i32"):
         request = CompileRequest(
             source=source,
             target=target,
@@ -255,7 +255,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=200, help="JIT functions of each package, at random; 0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--gpu", default="rtx-pro-6000")
-    parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("--kernel", help="only JIT functions whose file:name contains this")
     parser.add_argument("-o", "--out", type=Path, default=None)
     given = parser.parse_args()

@@ -9,6 +9,8 @@ process; they and Triton stay.
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -32,6 +34,8 @@ _STAY = frozenset({"triton", "torch", "numpy", "occupancy_cli", "__main__"})
 class _Modules:
     """The modules that belong to one way of loading, while they are not in `sys.modules`."""
 
+    root: str = ""
+    """The folder that is first on `sys.path` while these modules are in; "" for an installed module."""
     stand_ins: StandIns | None = None
     set_aside: dict[str, ModuleType] = field(default_factory=dict)
     displaced: dict[str, ModuleType] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class LoadedModule:
 
 
 _baseline: set[str] = set()
-_plain: dict[int, _Modules] = {}
+_plain: dict[tuple[str, int], _Modules] = {}
 _entries: dict[tuple[str, int], LoadedModule] = {}
 _current: list[_Modules] = []
 
@@ -104,7 +108,7 @@ def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
     if entry is not None and (not entry.failure or _has_kernel(entry.module, source)):
         _switch(entry.modules)
         return entry
-    plain = _plain.setdefault(device.arch, _Modules())
+    plain = _plain.setdefault((_root_of(source), device.arch), _Modules(_root_of(source)))
     _switch(plain)
     before = set(sys.modules)
     try:
@@ -143,9 +147,7 @@ def _import_plainly(source: Mapping[str, Any]) -> ModuleType:
     if not source["file"]:
         return importlib.import_module(source["module"])
     path = Path(source["file"])
-    root, name = locate(path)
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    _, name = locate(path)
     if name in sys.modules and getattr(sys.modules[name], "__file__", None) == str(path):
         return sys.modules[name]
     if "." in name:
@@ -153,6 +155,11 @@ def _import_plainly(source: Mapping[str, Any]) -> ModuleType:
     return _execute(_spec(name, path))
 
 
+def _root_of(source: Mapping[str, Any]) -> str:
+    return str(locate(Path(source["file"]))[0]) if source["file"] else ""
+
+
+@functools.lru_cache(maxsize=1024)
 def locate(path: Path) -> tuple[Path, str]:
     """The folder to import `path` from, and its dotted name there.
 
@@ -162,7 +169,11 @@ def locate(path: Path) -> tuple[Path, str]:
     root = path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
-    imported = _imported_tops(path) - _STAY - sys.stdlib_module_names
+    tree = _parsed(path)
+    root = _enough_parents(
+        path, root, max((n.level for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)), default=0)
+    )
+    imported = _imported_tops(tree) - _STAY - sys.stdlib_module_names
     for folder in path.parents:
         if folder.name in imported and folder.name.isidentifier() and _is_that_package(folder):
             root = min(root, folder.parent, key=lambda f: len(f.parts))
@@ -179,12 +190,24 @@ def _is_that_package(folder: Path) -> bool:
     return spec is None or str(folder) in (spec.submodule_search_locations or ())
 
 
-def _imported_tops(path: Path) -> set[str]:
-    """Top-level names that a file imports absolutely."""
+def _enough_parents(path: Path, root: Path, level: int) -> Path:
+    """A root that leaves the file as many packages around it as its relative imports climb; `root` if it does."""
+    while len(path.parent.relative_to(root).parts) < level and root != root.parent:
+        root = root.parent
+        while (root / "__init__.py").is_file():
+            root = root.parent
+    return root
+
+
+def _parsed(path: Path) -> ast.Module:
     try:
-        tree = ast.parse(path.read_bytes())
+        return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return set()
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _imported_tops(tree: ast.Module) -> set[str]:
+    """Top-level names that a file imports absolutely."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -222,7 +245,7 @@ def _with_stand_ins(source: Mapping[str, Any], device: Device, plain: Exception)
         if found is not None:
             return found
     names = ", ".join(_current[0].stand_ins.names() if _current and _current[0].stand_ins else [])
-    _switch(_plain[device.arch])
+    _switch(_plain[_root_of(source), device.arch])
     second = f"; with stand-ins for {names or 'what is missing'}: {failures[-1]}" if failures else ""
     raise ImportError(f"{type(plain).__name__}: {plain}{second}") from plain
 
@@ -231,20 +254,17 @@ def _attempt(
     source: Mapping[str, Any], device: Device, hidden: tuple[str, ...], guards: bool, failures: list[str]
 ) -> LoadedModule | None:
     if source["file"]:
-        root, name = locate(Path(source["file"]))
-        if str(root) not in sys.path:
-            sys.path.insert(0, str(root))
+        _, name = locate(Path(source["file"]))
     else:
         name = str(source["module"])
     packages = (name.partition(".")[0],) if "." in name else ()
     used = StandIns(packages, hidden, device, guards, target=name)
-    modules = _Modules(used)
+    modules = _Modules(_root_of(source), used)
     _switch(modules)
     module: ModuleType | None = None
     try:
         module, spec = _prepare(name, source)
-        assert spec.loader is not None
-        spec.loader.exec_module(module)
+        _run(module, spec, used)
     except Exception as bad:  # noqa: BLE001 (the reason goes into the error or the report)
         failures.append(_sentence(bad))
         if module is None or not _has_kernel(module, source):
@@ -257,6 +277,18 @@ def _attempt(
         failures.append(f"it defines no {source['kernel']}")
         return None
     return LoadedModule(module, modules)
+
+
+def _run(module: ModuleType, spec: importlib.machinery.ModuleSpec, used: StandIns) -> None:
+    """Execute the module, again for each name that has to be supplied to what it imports from."""
+    assert spec.loader is not None
+    while True:
+        try:
+            spec.loader.exec_module(module)
+            return
+        except ImportError as bad:
+            if not used.supply(bad):
+                raise
 
 
 def _prepare(name: str, source: Mapping[str, Any]) -> tuple[ModuleType, importlib.machinery.ModuleSpec]:
@@ -334,9 +366,14 @@ def _switch(to: _Modules) -> None:
         if now.hook is not None:
             now.hook.__exit__(None, None, None)
             now.hook = None
+        if now.root:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(now.root)
         sys.modules.update(now.displaced)
         now.displaced = {}
         _current.clear()
+    if to.root:
+        sys.path.insert(0, to.root)
     if to.stand_ins is not None:
         hidden = to.stand_ins.hidden
         to.displaced = {n: sys.modules.pop(n) for n in list(sys.modules) if n.partition(".")[0] in hidden}

@@ -28,6 +28,7 @@ from __future__ import annotations
 import abc
 import ast
 import contextlib
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -38,7 +39,6 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -46,6 +46,7 @@ from typing import Any
 from occupancy_cli.errors import InputError
 
 MAX_CHAIN = 40
+MAX_SUPPLIED = 50
 TORCH_VERSION = "2.10.0"
 
 _HERE = str(Path(__file__).resolve().parents[1])
@@ -87,6 +88,23 @@ class StandIns:
     """Module name -> why it is stood in for, in whole or in part."""
     objects: dict[str, Any] = field(default_factory=dict)
     decided: dict[str, None] = field(default_factory=dict)
+    supplied: dict[tuple[str, str], Any] = field(default_factory=dict)
+    """(module, name) -> the stand-in put there, for names that an installed module does not have."""
+
+    def supply(self, bad: BaseException) -> bool:
+        """Whether a stand-in could be put in the place of a name that an installed module does not have."""
+        match = (
+            re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(bad)) if isinstance(bad, ImportError) else None
+        )
+        if match is None or len(self.supplied) >= MAX_SUPPLIED:
+            return False
+        name, module = match.groups()
+        if hasattr(sys.modules.get(module), name) or module not in sys.modules:
+            return False
+        self.reasons[f"{module}.{name}"] = f"is not in {module} as installed"
+        self.supplied[module, name] = self.child(f"{module}.{name}")
+        setattr(sys.modules[module], name, self.supplied[module, name])
+        return True
 
     def names(self) -> list[str]:
         """The modules stood in for, a package standing for its modules; sorted."""
@@ -114,18 +132,21 @@ class StandIns:
         self.objects[path] = known if known is not _NOT_KNOWN else StandIn(self, path)
         return self.objects[path]
 
-    def decide(self, question: str, answer: Any = False) -> Any:
-        """`answer` while loading, with a record of it; once sealed, the error that the value is needed."""
+    def decide(self, question: str, root: str, answer: Any = False) -> Any:
+        """`answer` while loading, with a record of it; once sealed, the error that the value is needed.
+
+        `root` is the dotted name that the question is about.
+        """
         if self.sealed:
-            raise self.needed(question)
+            raise self.needed(question, root)
         self.decided[f"{question} was taken as {str(answer).lower()}"] = None
         return answer
 
-    def needed(self, path: str) -> ValueNeeded:
+    def needed(self, path: str, root: str) -> ValueNeeded:
         """The error for a value that no stand-in has."""
         return ValueNeeded(
-            f"needs the value of {path}, but {self.why(path)}",
-            hint="Install it beside Triton, or load the kernel from a file that defines the value.",
+            f"needs the value of {path}, but {self.why(root)}",
+            hint="Install what is missing beside Triton, or load the kernel from a file that defines the value.",
             name=path,
         )
 
@@ -144,8 +165,9 @@ class StandIn:
     """Stands for one attribute, call or expression of what is missing."""
 
     # What names a chain of stand-ins must not clash with what code asks of it, hence the underscores.
-    def __init__(self, owner: StandIns, path: str, depth: int = 0) -> None:
+    def __init__(self, owner: StandIns, path: str, depth: int = 0, root: str = "") -> None:
         self.__dict__["_stand_ins_"] = owner
+        self.__dict__["_root_"] = root or path
         self.__dict__["_path_"] = path
         self.__dict__["_depth_"] = depth
         self.__dict__["__name__"] = path.rpartition(".")[2]
@@ -154,13 +176,22 @@ class StandIn:
     def _next_(self, path: str) -> Any:
         if self._depth_ >= MAX_CHAIN:
             raise AttributeError(f"{self._path_} is a stand-in, and has no end")
-        return StandIn(self._stand_ins_, path, self._depth_ + 1)
+        return StandIn(self._stand_ins_, path, self._depth_ + 1, self._root_)
+
+    def _decide_(self, question: str, answer: Any = False) -> Any:
+        return self._stand_ins_.decide(question, self._root_, answer)
+
+    def _needed_(self) -> ValueNeeded:
+        needed: ValueNeeded = self._stand_ins_.needed(self._path_, self._root_)
+        return needed
 
     def __getattr__(self, name: str) -> Any:
         owner: StandIns = self.__dict__["_stand_ins_"]
         path = f"{self._path_}.{name}"
         if name.startswith("__") and name.endswith("__"):
-            return _dunder(owner, self._path_, name)
+            return _dunder(owner, self._path_, name, self._root_)
+        if owner.sealed and _triton_compiles_it(sys._getframe(1)):
+            raise self._needed_()
         if _ABSENT.match(path) or path.count(".") > MAX_CHAIN:
             raise AttributeError(f"{path} is a stand-in without an end")
         if self._depth_ == 0 and "(" not in path and "[" not in path:
@@ -196,14 +227,14 @@ class StandIn:
         return None
 
     def __contains__(self, item: object) -> bool:
-        return bool(self._stand_ins_.decide(f"{item!r} in {self._path_}"))
+        return bool(self._decide_(f"{item!r} in {self._path_}"))
 
     def __iter__(self) -> Iterator[Any]:
         if self._stand_ins_.sealed:
-            raise self._stand_ins_.needed(self._path_)
+            raise self._needed_()
         count = _unpacked_into(sys._getframe(1))
         if count is None:
-            self._stand_ins_.decide(f"what {self._path_} holds", "nothing")
+            self._decide_(f"what {self._path_} holds", "nothing")
         return iter([self._next_(f"{self._path_}[{i}]") for i in range(count or 0)])
 
     def __enter__(self) -> Any:
@@ -213,13 +244,13 @@ class StandIn:
         return None
 
     def __bool__(self) -> bool:
-        return bool(self._stand_ins_.decide(self._path_))
+        return bool(self._decide_(self._path_))
 
     def __len__(self) -> int:
-        return int(self._stand_ins_.decide(f"len({self._path_})", 0))
+        return int(self._decide_(f"len({self._path_})", 0))
 
     def _number_(self, *_: Any) -> Any:
-        raise self._stand_ins_.needed(self._path_)
+        raise self._needed_()
 
     __int__ = __index__ = __float__ = __complex__ = __round__ = __trunc__ = __floor__ = __ceil__ = _number_
 
@@ -232,14 +263,14 @@ class StandIn:
     def __eq__(self, other: object) -> bool:
         if other is self or isinstance(other, StandIn) or not self._stand_ins_.sealed:
             return other is self
-        raise self._stand_ins_.needed(self._path_)
+        raise self._needed_()
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __repr__(self) -> str:
         if self._stand_ins_.sealed:
-            raise self._stand_ins_.needed(self._path_)
+            raise self._needed_()
         return f"<stand-in for {self._path_}>"
 
     def __str__(self) -> str:
@@ -257,7 +288,7 @@ class StandIn:
 
 def _add_operators() -> None:
     def compared(symbol: str) -> Callable[[StandIn, Any], bool]:
-        return lambda self, other: bool(self._stand_ins_.decide(f"{self._path_} {symbol} {_shown(other)}"))
+        return lambda self, other: bool(self._decide_(f"{self._path_} {symbol} {_shown(other)}"))
 
     def made(symbol: str, *, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
         def apply(self: StandIn, other: Any) -> Any:
@@ -286,19 +317,25 @@ def _shown(value: Any) -> str:
     return repr(value)[:40] if isinstance(value, (int, float, str, bool, type(None), tuple)) else type(value).__name__
 
 
-def _dunder(owner: StandIns, path: str, name: str) -> Any:
+def _dunder(owner: StandIns, path: str, name: str, root: str) -> Any:
     """Attributes with underscores on both sides: absent, but for those that have a plain meaning."""
     if name == "__version__":
-        return TORCH_VERSION if path == "torch" else owner.decide(f"{path}.__version__", "0.0.0")
+        return TORCH_VERSION if path == "torch" else owner.decide(f"{path}.__version__", root, "0.0.0")
     if name in ("__triton_builtin__", "__triton_aggregate__") and owner.sealed:
         # Triton asks this of every global that a JIT function names: first of all of them, for its cache key, then of
         # those that the code it compiles really reaches.
-        if Path(sys._getframe(2).f_code.co_filename).name == "jit.py":
-            return name == "__triton_builtin__"
-        raise owner.needed(path)
+        if _triton_compiles_it(sys._getframe(2)):
+            raise owner.needed(path, root)
+        return name == "__triton_builtin__"
     if name == "__get_pydantic_core_schema__":
         return _any_schema
     raise AttributeError(f"{path} is a stand-in and has no {name}")
+
+
+def _triton_compiles_it(frame: FrameType) -> bool:
+    """Whether Triton's compiler asks, at work on a value; `triton.runtime.jit` only looks at what a function names."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.startswith("triton.") and name != "triton.runtime.jit"
 
 
 def _any_schema(*_: Any) -> Any:
@@ -318,7 +355,7 @@ class _Decorated:
 
     def __init__(self, owner: StandIns, path: str, function: Any) -> None:
         self.__dict__["__wrapped__"] = function
-        self.__dict__["_added_"] = StandIn(owner, f"{path}()")
+        self.__dict__["_added_"] = StandIn(owner, f"{path}()", 1, path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__wrapped__(*args, **kwargs)
@@ -347,7 +384,7 @@ class _Meta(abc.ABCMeta):
         if origin is None or (name.startswith("__") and name.endswith("__")) or name.startswith("_abc_"):
             raise AttributeError(name)
         owner, path = origin
-        return StandIn(owner, f"{path}.{name}", 1)
+        return StandIn(owner, f"{path}.{name}", 1, path)
 
 
 _classes: weakref.WeakValueDictionary[tuple[int, str], type] = weakref.WeakValueDictionary()
@@ -366,7 +403,7 @@ def _base_class(owner: StandIns, path: str) -> type:
     def attribute(self: Any, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        return StandIn(owner, f"{path}().{name}", 1)
+        return StandIn(owner, f"{path}().{name}", 1, path)
 
     namespace = {
         "_origin_": (owner, path),
@@ -421,7 +458,7 @@ def _dtype_name(dtype: Any) -> str:
 def _finfo(dtype: Any) -> Any:
     name = _dtype_name(dtype)
     if name not in _FLOATS:
-        return StandIn(_owner(dtype), f"torch.finfo({name})") if isinstance(dtype, StandIn) else None
+        return StandIn(_owner(dtype), f"torch.finfo({name})", 1, "torch.finfo") if isinstance(dtype, StandIn) else None
     bits, largest, tiny, epsilon = _FLOATS[name]
     return types.SimpleNamespace(
         bits=bits, max=largest, min=-largest, tiny=tiny, smallest_normal=tiny, eps=epsilon, dtype=name
@@ -433,7 +470,7 @@ def _iinfo(dtype: Any) -> Any:
     signed = not name.startswith("u")
     bits = _INTEGERS.get(name.removeprefix("u"))
     if bits is None:
-        return StandIn(_owner(dtype), f"torch.iinfo({name})") if isinstance(dtype, StandIn) else None
+        return StandIn(_owner(dtype), f"torch.iinfo({name})", 1, "torch.iinfo") if isinstance(dtype, StandIn) else None
     largest = 2 ** (bits - signed) - 1
     return types.SimpleNamespace(bits=bits, max=largest, min=-largest - 1 if signed else 0, dtype=name)
 
@@ -443,12 +480,49 @@ def _owner(value: Any) -> StandIns:
     return owner
 
 
+@functools.total_ordering
+class _Version:
+    """A version number as `packaging.version` compares them, as far as numbers go."""
+
+    def __init__(self, text: Any) -> None:
+        self.text = str(text)
+        match = re.match(r"v?(\d+(?:\.\d+)*)", self.text)
+        if match is None:
+            raise ValueError(f"Invalid version: {self.text!r}")
+        self.release = tuple(int(part) for part in match[1].split("."))
+        self.base_version = match[1]
+        self.public = self.text.partition("+")[0]
+        self.local = self.text.partition("+")[2] or None
+        self.is_prerelease = bool(re.search(r"(a|b|rc|dev)\d*", self.public[len(match[0]) :]))
+        self.major, self.minor, self.micro = (*self.release, 0, 0, 0)[:3]
+
+    def _key(self) -> tuple[tuple[int, ...], bool]:
+        release = self.release
+        while release and release[-1] == 0:
+            release = release[:-1]
+        return release, not self.is_prerelease
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Version) and self._key() == other._key()
+
+    def __lt__(self, other: _Version) -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *_args, **_kwargs: value
 
 
 def _known(path: str, device: Device | None) -> Any:
     """What PyTorch says for `path`; `_NOT_KNOWN` when a stand-in has to do."""
+    if path in ("packaging.version.parse", "packaging.version.Version", "packaging.version.LegacyVersion"):
+        return _Version
     if not path.startswith("torch."):
         return _NOT_KNOWN
     plain: dict[str, Any] = {
@@ -502,7 +576,9 @@ def _stand_in_module(owner: StandIns, name: str) -> ModuleType:
 
     def attribute(attr: str) -> Any:
         if attr.startswith("__") and attr.endswith("__"):
-            return [] if attr == "__all__" else _dunder(owner, name, attr)
+            if attr in ("__triton_builtin__", "__triton_aggregate__"):
+                raise AttributeError(attr)  # Triton lets modules pass, and asks again of what is taken from them
+            return [] if attr == "__all__" else _dunder(owner, name, attr, name)
         if _ABSENT.match(f"{name}.{attr}"):
             raise AttributeError(f"{name}.{attr}")
         return owner.child(f"{name}.{attr}")
@@ -537,8 +613,11 @@ class _TolerantLoader(importlib.abc.Loader):
         try:
             self._inner.exec_module(module)
         except (Exception, SystemExit) as bad:
-            if isinstance(bad, ImportError) and self._owner.guards and _guarded(sys._getframe(1)):
+            if isinstance(bad, ImportError) and self._owner.guards and _guarded(sys._getframe(1), self._owner.target):
                 raise
+            if self._owner.supply(bad):
+                self.exec_module(module)
+                return
             stand_in_for_rest(self._owner, module, bad)
 
     def __getattr__(self, name: str) -> Any:
@@ -707,7 +786,7 @@ class _Exports:
     has_getattr: bool
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def _exports(origin: Path) -> _Exports:
     constants: dict[str, Any] = {}
     sources: dict[str, tuple[int, str, str]] = {}
@@ -749,7 +828,7 @@ def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top_level(handler.body)
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def _tree(file: str) -> ast.Module:
     try:
         return ast.parse(Path(file).read_bytes())
@@ -762,7 +841,7 @@ def _tree(file: str) -> ast.Module:
 _CATCHES_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def _guarded_lines(file: str) -> tuple[tuple[int, int], ...]:
     """The ranges of lines whose failing imports the file itself deals with."""
     ranges = []
@@ -776,7 +855,7 @@ def _guarded_lines(file: str) -> tuple[tuple[int, int], ...]:
 
 
 def _deals_with_imports(handler: ast.ExceptHandler) -> bool:
-    if any(isinstance(n, ast.Raise) for n in ast.walk(handler)):
+    if any(isinstance(statement, ast.Raise) for statement in handler.body):
         return False
     if handler.type is None:
         return True
@@ -791,19 +870,36 @@ def _suppresses(node: ast.expr) -> bool:
     return name == "suppress" and any(getattr(a, "id", "") in _CATCHES_IMPORTS for a in node.args)
 
 
-def _guarded(frame: FrameType | None) -> bool:
-    """Whether an import that fails in `frame` is dealt with by the code that is being loaded."""
+def _guarded(frame: FrameType | None, target: str) -> bool:
+    """Whether an import that fails in `frame` is dealt with by the code that is being loaded, up to `target`'s own."""
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith("<frozen importlib"):
             if file.startswith(_HERE):
-                # The loading itself; beyond it lies this tool. Its own loaders in between are passed over.
-                if not file.endswith("stand_ins.py") or frame.f_code.co_name == "loading":
-                    return False
+                if not file.endswith("stand_ins.py"):
+                    return False  # beyond it lies this tool
             elif any(first <= frame.f_lineno <= last for first, last in _guarded_lines(file)):
                 return True
+            if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == target:
+                return False
         frame = frame.f_back
     return False
+
+
+def _importer_is_left_alone(frame: FrameType | None) -> bool:
+    """Whether the import comes from the standard library, this tool, Triton or another package that is whole."""
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    while frame is not None and Path(frame.f_code.co_filename).name == "stand_ins.py":
+        frame = frame.f_back
+    if frame is None:
+        return True
+    file = frame.f_code.co_filename
+    if file.startswith(_STDLIB) and "site-packages" not in file and "dist-packages" not in file:
+        # import_module() is the standard library's, and speaks for who calls it.
+        return not file.endswith("importlib/__init__.py") or _importer_is_left_alone(frame.f_back)
+    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return top in _LEFT_ALONE and not (top == "occupancy_cli" and file.endswith("loading.py"))
 
 
 def _only_asked(frame: FrameType | None) -> bool:
@@ -864,12 +960,15 @@ class _LastFinder(importlib.abc.MetaPathFinder):
         if fullname == wanted or wanted.startswith(f"{fullname}.") or _only_asked(sys._getframe(1)):
             return None
         top = fullname.partition(".")[0]
-        if owner.guards and top != "torch" and _guarded(sys._getframe(1)):
+        if top in sys.stdlib_module_names or _importer_is_left_alone(sys._getframe(1)):
+            return None
+        if owner.guards and top != "torch" and _guarded(sys._getframe(1), owner.target):
             return None
         parent = fullname.rpartition(".")[0]
         if not (parent and isinstance(_loader_of(parent), _StandInLoader)):
-            missing = "is not installed" if "." not in fullname or top not in sys.modules else "is not there"
-            owner.reasons.setdefault(fullname, missing)
+            owner.reasons.setdefault(
+                fullname, "is not installed" if parent == "" else f"is not in {parent} as installed"
+            )
         return importlib.machinery.ModuleSpec(fullname, _StandInLoader(owner), is_package=True)
 
 
@@ -882,6 +981,8 @@ def _loader_of(name: str) -> Any:
 def hooked(owner: StandIns) -> Iterator[None]:
     """While active, imports are answered with `owner`'s stand-ins where they would fail."""
     first, last = _FirstFinder(owner), _LastFinder(owner)
+    for (module, name), stand_in in owner.supplied.items():
+        setattr(sys.modules[module], name, stand_in)
     sys.meta_path.insert(0, first)
     sys.meta_path.append(last)
     importlib.invalidate_caches()
@@ -890,6 +991,10 @@ def hooked(owner: StandIns) -> Iterator[None]:
     finally:
         sys.meta_path.remove(first)
         sys.meta_path.remove(last)
+        for (module, name), stand_in in owner.supplied.items():
+            # Nothing of it stays behind in a module that others use.
+            if getattr(sys.modules.get(module), name, None) is stand_in:
+                delattr(sys.modules[module], name)
 
 
 @contextlib.contextmanager

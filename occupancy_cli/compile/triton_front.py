@@ -23,11 +23,12 @@ from triton.backends.driver import DriverBase
 from triton.backends.nvidia import compiler as nvidia_compiler
 from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITFunction, KernelInterface
 
 from occupancy_cli.errors import InputError
 
 VERSION: str = triton.__version__
+MOST_LAYERS = 16
 LOCATION: str = str(triton.__path__[0])
 OLDEST, NEWEST = (3, 4), (3, 9)
 
@@ -145,15 +146,25 @@ def install_driver(arch: int, shared_per_cta_optin_bytes: int, sm_count: int, re
 
 
 def is_kernel(value: Any) -> bool:
-    """Whether `value` is a Triton kernel, decorated or not."""
-    return isinstance(value, (JITFunction, Autotuner, Heuristics))
+    """Whether `value` is a Triton kernel, decorated or not, by Triton's decorators or a library's own."""
+    for _ in range(MOST_LAYERS):
+        if isinstance(value, JITFunction):
+            return True
+        if not isinstance(value, KernelInterface):
+            return False
+        value = getattr(value, "fn", None)
+    return False
 
 
 def layers(kernel: Any) -> tuple[list[Autotuner | Heuristics], JITFunction]:
-    """The decorators around a kernel from the outermost in, and the `JITFunction` inside."""
+    """Triton's decorators around a kernel from the outermost in, and the `JITFunction` inside.
+
+    What else a library has put around it (a cache of its own, say) decides nothing of what is compiled.
+    """
     around: list[Autotuner | Heuristics] = []
     while not isinstance(kernel, JITFunction):
-        around.append(kernel)
+        if isinstance(kernel, (Autotuner, Heuristics)):
+            around.append(kernel)
         kernel = kernel.fn
     return around, kernel
 
@@ -248,7 +259,9 @@ def _with_types(values: Mapping[str, Any]) -> dict[str, Any]:
     """`values` with the texts that name a Triton type (tl.bfloat16) as that type: a constexpr may be one."""
 
     def typed(value: Any) -> Any:
-        named = getattr(triton.language, value[3:], None) if isinstance(value, str) and value.startswith("tl.") else None
+        named = (
+            getattr(triton.language, value[3:], None) if isinstance(value, str) and value.startswith("tl.") else None
+        )
         return named if isinstance(named, triton.language.dtype) else value
 
     return {name: typed(value) for name, value in values.items()}

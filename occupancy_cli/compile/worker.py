@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from occupancy_cli.compile import reasons
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
 from occupancy_cli.model.resources import KernelResources
@@ -139,6 +140,13 @@ def _kernel(source: Mapping[str, Any]) -> Any:
     where = source["file"] or source["module"]
     if not triton_front.is_kernel(value):
         kernels = [n for n, v in vars(loaded.module).items() if triton_front.is_kernel(v)]
+        if value is not None:
+            kind = type(value)
+            raise InputError(
+                f"{source['kernel']} is of type {kind.__module__}.{kind.__qualname__}, not a Triton kernel",
+                where=where,
+                hint=f"Kernels there: {', '.join(kernels[:20])}" if kernels else "",
+            )
         raise unknown_name("kernel", source["kernel"], kernels, where=where)
     return value
 
@@ -335,7 +343,7 @@ def _failure(bad: BaseException) -> dict[str, Any]:
     gone = _removed_api(bad)
     if gone is not None:
         return {"error": "version", "message": gone, "trace": _trace(bad)}
-    return {"error": "compile", "message": f"{type(bad).__name__}: {_last_sentence(bad)}", "trace": _trace(bad)}
+    return {"error": "compile", "message": reasons.reason(bad, _printed()), "trace": _trace(bad)}
 
 
 def _removed_api(bad: BaseException) -> str | None:
@@ -346,10 +354,14 @@ def _removed_api(bad: BaseException) -> str | None:
     return removed_apis.explain_failure(f"{bad}\n{bad.__cause__ or ''}", triton_version())
 
 
-def _last_sentence(bad: BaseException) -> str:
-    cause = bad.__cause__ or bad
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip() and set(line.strip()) - set("^~ ")]
-    return lines[-1] if lines else type(cause).__name__
+def _printed() -> str:
+    """What was printed since the request came in."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        return Path(sys.argv[1]).read_text(encoding="utf-8", errors="replace")
+    except (OSError, IndexError):
+        return ""
 
 
 def _trace(bad: BaseException) -> str:
