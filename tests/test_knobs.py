@@ -253,6 +253,17 @@ def test_the_shipped_kernel() -> None:
     assert any(s.name == "nsplit" and "split_count" in s.text for s in found.splits)
 
 
+def test_the_example() -> None:
+    found = read_knobs(ROOT / "examples" / "without_dependencies" / "decode_attention.py")
+    assert {v.name: v.defaults for v in found.environment} == {
+        "MY_ENGINE_BLOCK_H": ("'16'",), "MY_ENGINE_TARGET_CTAS": ("'256'",),
+    }  # fmt: skip
+    tuner = next(k for k in found.kernels if k.name == "decode_kernel").autotune
+    assert tuner is not None and tuner.configs is None
+    assert tuner.names["NUM_WARPS"] == "[4, 8] if not current_platform.is_rocm() else [4]"
+    assert [s.name for s in found.splits] == ["TARGET_CTAS", "num_splits", "nsplit"]
+
+
 # --- files that are not as they should be ----------------------------------------------------------------------------
 
 

@@ -171,7 +171,7 @@ def test_a_module_that_fails_below_the_kernel(tmp_path: Path) -> None:
     after = "import no_such_a\nWARPS = int(no_such_a.count())\n"
     outcome = compiled(write(tmp_path, "below.py", KERNEL, after))
     assert outcome.ok, outcome.message
-    assert "did not load to its end: needs the value of no_such_a.count()" in outcome.notes[-1]
+    assert "did not load to its end: the value of no_such_a.count() is needed" in outcome.notes[-1]
     above = compiled(write(tmp_path, "above.py", after, KERNEL))
     assert above.kind == "import"
     assert "No module named 'no_such_a'" in above.message and "no_such_a.count()" in above.message
@@ -238,7 +238,7 @@ def test_by_module_name_as_by_file(package: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_value_below_the_line_at_which_a_sibling_stopped(package: Path) -> None:
     outcome = compiled(package / "ops" / "kernel.py", "needs")
     assert outcome.kind in ("compile", "input")
-    assert "needs the value of pkg_of_test.ops.helpers.LATE" in outcome.message
+    assert "the value of pkg_of_test.ops.helpers.LATE is needed" in outcome.message
     assert "pkg_of_test.ops.helpers stopped loading at line 7" in outcome.message
 
 
@@ -295,7 +295,7 @@ def test_a_global_of_the_kernel(tmp_path: Path) -> None:
     ):
         outcome = compiled(path, name)
         assert not outcome.ok
-        assert f"needs the value of {needed}, but no_such_a is not installed" in outcome.message, name
+        assert f"the value of {needed} is needed, but no_such_a is not installed" in outcome.message, name
     assert compiled(path, "in_a_dead_branch").ok
 
 
@@ -320,13 +320,51 @@ def test_an_autotune_config_and_a_heuristic(tmp_path: Path) -> None:
     """
     path = write(tmp_path, "tuned.py", kernel)
     with CompileService(limits=LIMITS, jobs=1) as service:
-        with pytest.raises(OccupancyError, match=r"needs the value of no_such_a\.best\(\)"):
+        with pytest.raises(OccupancyError, match=r"the value of no_such_a\.best\(\) is needed"):
             service.describe(KernelSource("tuned", file=str(path)), SM120)
         description = service.describe(KernelSource("heuristic", file=str(path)), SM120)
         assert description.heuristics == ("BLOCK",)
         for name, needed in (("heuristic", "no_such_a.pick()"), ("decided", "no_such_a.large()")):
             outcome = service.compile_all([request(path, name)])[0]
-            assert not outcome.ok and f"needs the value of {needed}" in outcome.message, name
+            assert not outcome.ok and f"the value of {needed} is needed" in outcome.message, name
+
+
+# --- the example -----------------------------------------------------------------------------------------------------
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "without_dependencies" / "decode_attention.py"
+
+
+def test_the_example_with_nothing_installed() -> None:
+    pointers = ("query_ptr", "kv_ptr", "out_ptr")
+    integers = {"tokens": 4096, "head_dim": 128, "stride_query": 128, "stride_kv": 128}
+    decode = CompileRequest(
+        source=KernelSource("decode_kernel", file=str(EXAMPLE)),
+        target=SM120,
+        arguments=(
+            *(ArgumentValue(name, "*bf16") for name in pointers),
+            ArgumentValue("scale", "fp32"),
+            *(ArgumentValue(name, "i32", value) for name, value in integers.items()),
+        ),
+        constexprs=(("BLOCK_H", 16), ("BLOCK_D", 128), ("BLOCK_N", 16)),
+        options=(("num_warps", 4), ("num_stages", 1)),
+        stop_above=-1,
+    )
+    checked = CompileRequest(
+        source=KernelSource("checked_kernel", file=str(EXAMPLE)),
+        target=SM120,
+        arguments=(ArgumentValue("out_ptr", "*i32"), ArgumentValue("rows", "i32", 5)),
+        constexprs=(),
+        options=(),
+        stop_above=-1,
+    )
+    with CompileService(limits=LIMITS, jobs=1) as service:
+        described = service.describe(decode.source, SM120)
+        outcome, refused = service.compile_all([decode, checked])
+    assert described.autotune is not None and len(described.autotune["configs"]) == 3 * 2 * 2
+    assert outcome.ok, outcome.message
+    assert outcome.notes[0].startswith("stand-ins for: my_engine, my_engine_cuda")
+    assert "my_engine.platforms.current_platform.is_rocm() was taken as false" in outcome.notes[1]
+    assert "the value of my_engine.flags.ROW_LIMIT is needed, but my_engine is not installed" in refused.message
 
 
 # --- one worker, several loads ---------------------------------------------------------------------------------------
@@ -381,7 +419,7 @@ def test_standing_in_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert used.names() == ["no_such_d", "os.no_such_name"]
     assert sys.meta_path == finders
     assert not hasattr(sys.modules["os"], "no_such_name")
-    with pytest.raises(ValueNeeded, match=r"needs the value of no_such_d\.x, but no_such_d is not installed") as needed:
+    with pytest.raises(ValueNeeded, match=r"value of no_such_d\.x is needed, but no_such_d is not installed") as needed:
         bool(module.X)
     assert needed.value.data["name"] == "no_such_d.x"
     for name in ("module_of_test", "no_such_d"):
@@ -398,7 +436,7 @@ def test_sealed_stand_ins_refuse_every_value() -> None:
         with pytest.raises(ValueNeeded, match=r"lib\.value"):
             use(value)
     assert value == value and value.a.b is not None  # naming it further is not using it
-    with pytest.raises(ValueNeeded, match=r"needs the value of lib\.value\.a\(\) \+ 1, but lib is not installed"):
+    with pytest.raises(ValueNeeded, match=r"value of lib\.value\.a\(\) \+ 1 is needed, but lib is not installed"):
         int(value.a() + 1)
 
 

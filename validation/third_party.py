@@ -178,7 +178,9 @@ def chosen(root: Path, limit: int, seed: int) -> tuple[list[KernelKnobs], int]:
 def is_clear(kind: str, message: str) -> bool:
     """Whether a failure says what is wrong: a kind, and one sentence that is more than an exception's name."""
     text = message.strip()
-    if not kind or not text or "\n" in text or "Traceback" in text or len(text) > 700:
+    if not kind or not text or "\n" in text or "Traceback" in text or len(text) > 900:
+        return False
+    if re.search(r"PassManager::run failed|error encountered during parsing", text):
         return False
     without_name = re.sub(r"^(\w+(Error|Exception|Exit|Interrupt)(:\s*|$))+", "", text)
     return len(without_name) >= 8
@@ -213,8 +215,9 @@ def analyze(
             options=tuple((n, v) for n, v in config.items() if n not in names),
             stop_above=-1,
         )
-        outcome = service.compile_all([request])[0]
-        if outcome.ok or outcome.kind != "compile":
+        tried = service.compile_all([request])[0]
+        outcome = tried if outcome is None or tried.ok else outcome  # of several failures the first guess's counts
+        if tried.ok or tried.kind != "compile":
             break
     assert outcome is not None
     result.stand_ins = [n for n in outcome.notes if n.startswith("stand-ins for:")]
@@ -279,10 +282,11 @@ def main() -> int:
                             f"{result.outcome} {kernel.place}:{kernel.name} {result.kind}: {result.message}", flush=True
                         )
                 triton = service.triton
+            if given.out is not None:
+                given.out.with_suffix(".json").write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
+                text = report(results, totals, given, triton, time.monotonic() - started)
+                given.out.with_suffix(".md").write_text(text)
             print(f"{package}: {dict(Counter(r.outcome for r in results if r.package == package))}", flush=True)
-    if given.out is not None:
-        given.out.with_suffix(".json").write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
-        given.out.with_suffix(".md").write_text(report(results, totals, given, triton, time.monotonic() - started))
     return 1 if any(r.outcome == "unclear" for r in results) else 0
 
 
@@ -304,22 +308,22 @@ def report(
         "shared-memory allocation with guessed argument types. `unclear` are failures without a kind and a sentence",
         "that says why.",
         "",
-        "| package | JIT functions | tried | compile | of these over the cap | fail clearly | fail unclearly |",
-        "|---|---|---|---|---|---|---|",
+        "A helper is a JIT function that only other JIT functions call.",
+        "",
+        "| package | JIT functions | tried | kernels that compile | helpers that compile | over the cap "
+        "| fail clearly | fail unclearly |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for package, total in totals.items():
-        rows = [r for r in results if r.package == package]
+    for package in (*totals, "all"):
+        rows = [r for r in results if package in (r.package, "all")]
+        total = sum(totals.values()) if package == "all" else totals[package]
         count = Counter(r.outcome for r in rows)
-        over = sum(r.over_cap for r in rows)
+        fits = [f"{done:,} of {of:,}" for done, of in (by_role(rows, "kernel"), by_role(rows, "helper"))]
         lines.append(
-            f"| {package} | {total:,} | {len(rows):,} | {count['compiles']:,} | {over} | {count['clear']:,} "
-            f"| {count['unclear']:,} |"
+            f"| {package} | {total:,} | {len(rows):,} | {' | '.join(fits)} | {sum(r.over_cap for r in rows)} "
+            f"| {count['clear']:,} | {count['unclear']:,} |"
         )
-    count = Counter(r.outcome for r in results)
-    over = sum(r.over_cap for r in results)
     lines += [
-        f"| all | {sum(totals.values()):,} | {len(results):,} | {count['compiles']:,} | {over} | {count['clear']:,} "
-        f"| {count['unclear']:,} |",
         "",
         "## Reasons",
         "",
@@ -329,12 +333,15 @@ def report(
     reasons = Counter((r.kind, pattern(r.message)) for r in results if r.outcome != "compiles")
     lines += [f"| {kind} | {text} | {n} |" for (kind, text), n in reasons.most_common(40)]
     loaded = [r for r in results if r.stand_ins]
-    lines += [
-        "",
-        f"{len(loaded):,} of {len(results):,} needed stand-ins to load and were compiled as far as asked.",
-        "",
-    ]
+    compiled = sum(r.outcome == "compiles" for r in results)
+    lines += ["", f"{len(loaded):,} of the {compiled:,} that compile were loaded with stand-ins.", ""]
     return "\n".join(lines)
+
+
+def by_role(rows: list[Result], role: str) -> tuple[int, int]:
+    """How many of a role compile, of how many."""
+    of = [r for r in rows if r.role == role]
+    return sum(r.outcome == "compiles" for r in of), len(of)
 
 
 def pattern(message: str) -> str:

@@ -145,7 +145,7 @@ class StandIns:
     def needed(self, path: str, root: str) -> ValueNeeded:
         """The error for a value that no stand-in has."""
         return ValueNeeded(
-            f"needs the value of {path}, but {self.why(root)}",
+            f"the value of {path} is needed, but {self.why(root)}",
             hint="Install what is missing beside Triton, or load the kernel from a file that defines the value.",
             name=path,
         )
@@ -333,9 +333,9 @@ def _dunder(owner: StandIns, path: str, name: str, root: str) -> Any:
 
 
 def _triton_compiles_it(frame: FrameType) -> bool:
-    """Whether Triton's compiler asks, at work on a value; `triton.runtime.jit` only looks at what a function names."""
+    """Whether the compiler asks, at work on a value, or this tool; `triton.runtime.jit` only looks at what is named."""
     name = str(frame.f_globals.get("__name__", ""))
-    return name.startswith("triton.") and name != "triton.runtime.jit"
+    return name.startswith(("triton.", "occupancy_cli.compile.triton_front")) and name != "triton.runtime.jit"
 
 
 def _any_schema(*_: Any) -> Any:

@@ -37,6 +37,7 @@ from occupancy_cli.intake.static_values import (
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 MAX_FILE_BYTES = 8 << 20
 MAX_TEXT = 2_000
+MOST_DEFINITIONS = 12
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", ".git", ".venv", ".tox", ".mypy_cache", ".ruff_cache"})
 _RELEVANT = re.compile(rb"env|jit|autotune|num_warps|num_stages")
@@ -716,21 +717,24 @@ class _FileReader(ast.NodeVisitor):
         return tuple(str(v) for v in value) if isinstance(value, (list, tuple)) else (_text(node),)
 
     def _definitions_of(self, node: ast.expr) -> dict[str, str]:
-        """How the module defines the names in `node`, as written."""
-        found = {}
-        for inner in ast.walk(node):
-            if not isinstance(inner, ast.Name) or inner.id in found:
-                continue
-            statements = self.module.binders.get(inner.id, ())
-            if statements:
+        """How the module defines the names in `node`, and the names in those definitions, as written."""
+        found: dict[str, str] = {}
+        todo: list[ast.AST] = [node]
+        while todo and len(found) < MOST_DEFINITIONS:
+            for inner in ast.walk(todo.pop(0)):
+                if not isinstance(inner, ast.Name) or inner.id in found or isinstance(inner.ctx, ast.Store):
+                    continue
+                statements = self.module.binders.get(inner.id, ())
                 values = [
                     getattr(s, "value", None) if isinstance(s, (ast.Assign, ast.AnnAssign)) else s for s in statements
                 ]
-                found[inner.id] = "; ".join(_text(v) for v in values if v is not None)[:MAX_TEXT]
-            elif inner.id in self.module.functions:
-                found[inner.id] = f"def {inner.id}, line {self.module.functions[inner.id][0].lineno}"
-            elif inner.id in self.module.imports and inner.id != "triton":
-                found[inner.id] = f"imported: {self.module.imports[inner.id]}"
+                if statements:
+                    found[inner.id] = "; ".join(_text(v) for v in values if v is not None)[:MAX_TEXT]
+                    todo += [v for v in values if v is not None]
+                elif inner.id in self.module.functions:
+                    found[inner.id] = f"def {inner.id}, line {self.module.functions[inner.id][0].lineno}"
+                elif inner.id in self.module.imports and inner.id != "triton":
+                    found[inner.id] = f"imported: {self.module.imports[inner.id]}"
         return found
 
     # --- environment ---
