@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's cache, nor the knobs of the user's environment."""
-    monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "result-cache"))
+    base = tmp_path_factory.getbasetemp()
+    # The processes of one test run share it, as users' processes do: what one compiled, the others find.
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(shared / "result-cache"))
     for name in ("SGLANG_SM120_MMA_BLOCK_H", "SGLANG_SM120_MMA_TARGET_CTAS", "OCCUPANCY_HW_PROFILES"):
         monkeypatch.delenv(name, raising=False)
 

@@ -298,7 +298,21 @@ def test_a_warm_run_needs_neither_triton_nor_the_kernel_file_loaded(kernel_file:
         warm = service.compile_all([request(kernel_file)])[0]
         assert service.compiled == 0
     assert warm.cached and warm.resources == cold.resources
-    assert "triton" not in sys.modules
+
+
+def test_a_warm_analyze_imports_neither_triton_nor_numpy_nor_starts_a_worker(kernel_file: Path, tmp_path: Path) -> None:
+    flags = ["--arg", "x_ptr=*fp32", "--arg", "n=i32=4096", "--set", "num_warps=4"]
+    code = (
+        "import sys; from occupancy_cli.cli.app import app;"
+        "from occupancy_cli.compile import client; client.WorkerClient.ask = None;"
+        f"app(['analyze', {str(kernel_file) + ':plain'!r}, *{flags}], standalone_mode=False);"
+        "print([m for m in ('triton', 'numpy', 'torch', 'small') if m in sys.modules])"
+    )
+    env = {**os.environ, "OCCUPANCY_CACHE_DIR": str(tmp_path / "cache")}
+    cold = code.replace("client.WorkerClient.ask = None;", "")
+    subprocess.run([sys.executable, "-c", cold], capture_output=True, check=True, env=env)
+    warm = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert warm.stdout.splitlines()[-1] == "[]"
 
 
 def test_an_edit_of_the_kernel_or_of_what_it_imports_misses(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ import pytest
 
 from occupancy_cli.compile.cache import ResultCache
 
-pytestmark = pytest.mark.compiles
-
 SLOW = """
 import os, time, triton
 import triton.language as tl

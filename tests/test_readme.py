@@ -24,8 +24,6 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 COLUMNS = 100
 SKIPPED = ("make ", "python ", "occupancy analyze my_kernel.py", "occupancy calc")
 
-pytestmark = pytest.mark.compiles
-
 
 def printed(command: str) -> str:
     """What `command` prints on a terminal of 100 columns, without colours."""

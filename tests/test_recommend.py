@@ -15,7 +15,6 @@ from occupancy_cli.report import schema
 from occupancy_cli.report.emit import Emit, emitted
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.compiles
 
 
 def run(*arguments: str) -> str:
