@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from occupancy_cli.compile.stand_ins import Device, StandIns, ValueNeeded, hooked
@@ -113,6 +113,10 @@ def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
     before = set(sys.modules)
     try:
         entry = LoadedModule(_import_plainly(source), plain)
+        if _is_plain_function(entry.module, source) and _torch_without_gpu():
+            # Packages replace `triton.jit` where they see no GPU.
+            entry = _try_stand_ins(source, device, []) or entry
+            _switch(entry.modules)
     except Exception as failed:
         for new in set(sys.modules) - before:
             if new in _swappable():
@@ -127,6 +131,10 @@ def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
 def _has_kernel(module: ModuleType, source: Mapping[str, Any]) -> bool:
     name: str = source["kernel"].partition(".")[0]
     return name in vars(module)
+
+
+def _is_plain_function(module: ModuleType, source: Mapping[str, Any]) -> bool:
+    return isinstance(vars(module).get(source["kernel"]), FunctionType)
 
 
 def _stand_ins_may_help(failed: Exception, source: Mapping[str, Any]) -> bool:
@@ -239,15 +247,29 @@ def _execute(spec: importlib.machinery.ModuleSpec) -> ModuleType:
 
 def _with_stand_ins(source: Mapping[str, Any], device: Device, plain: Exception) -> LoadedModule:
     failures: list[str] = []
-    hidden = ("torch",) if _torch_has_no_gpu(plain) else ()
-    for guards in (True, False):
-        found = _attempt(source, device, hidden, guards, failures)
-        if found is not None:
-            return found
+    found = _try_stand_ins(source, device, failures)
+    if found is not None:
+        return found
     names = ", ".join(_current[0].stand_ins.names() if _current and _current[0].stand_ins else [])
     _switch(_plain[_root_of(source), device.arch])
     second = f"; with stand-ins for {names or 'what is missing'}: {failures[-1]}" if failures else ""
-    raise ImportError(f"{type(plain).__name__}: {plain}{second}") from plain
+    raise ImportError(" ".join(f"{type(plain).__name__}: {plain}{second}".split())) from plain
+
+
+def _try_stand_ins(source: Mapping[str, Any], device: Device, failures: list[str]) -> LoadedModule | None:
+    """The first way of standing in that gives the kernel; else the first that gives something of its name."""
+    # A PyTorch without a GPU would answer for this machine, its stand-in answers for the target.
+    ways: list[tuple[str, ...]] = [("torch",), ()] if _torch_without_gpu() else [()]
+    second_best: LoadedModule | None = None
+    for hidden in ways:
+        for guards in (True, False):
+            found = _attempt(source, device, hidden, guards, failures)
+            if found is not None and not _is_plain_function(found.module, source):
+                return found
+            second_best = second_best or found
+    if second_best is not None:
+        _switch(second_best.modules)
+    return second_best
 
 
 def _attempt(
@@ -318,15 +340,14 @@ def _sentence(bad: BaseException) -> str:
     return f"{type(bad).__name__}: {lines[-1].strip()[:300]}{at}" if lines else f"{type(bad).__name__}{at}"
 
 
-def _torch_has_no_gpu(failed: Exception) -> bool:
-    """Whether the import failed inside an installed PyTorch that has no GPU to answer for."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    inside = any("/torch/" in frame.filename for frame in traceback.extract_tb(failed.__traceback__))
+@functools.lru_cache(maxsize=1)
+def _torch_without_gpu() -> bool:
+    """Whether PyTorch is installed, and has no GPU to answer for."""
     try:
-        return inside and not bool(torch.cuda.is_available())
-    except (AttributeError, RuntimeError):
+        import torch
+
+        return not torch.cuda.is_available()
+    except (ImportError, OSError, AttributeError, RuntimeError):
         return False
 
 

@@ -12,6 +12,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from occupancy_cli.errors import OccupancyError
+
 MAX_CHARACTERS = 400
 
 _VAGUE = re.compile(r"PassManager::run failed|error encountered during parsing|^$|^failed to (run|translate)")
@@ -28,6 +30,8 @@ def reason(bad: BaseException, printed: str = "") -> str:
     chain = _chain(bad)
     inner = chain[-1]
     kind, text = type(inner).__name__, _text(inner)
+    if isinstance(inner, OccupancyError):
+        kind, text = "", inner.problem
     wrapped = _WRAPPED.match(text)
     if wrapped is not None:
         kind = wrapped["kind"].removesuffix("Impl")

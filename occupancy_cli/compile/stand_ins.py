@@ -321,7 +321,7 @@ def _dunder(owner: StandIns, path: str, name: str, root: str) -> Any:
     """Attributes with underscores on both sides: absent, but for those that have a plain meaning."""
     if name == "__version__":
         return TORCH_VERSION if path == "torch" else owner.decide(f"{path}.__version__", root, "0.0.0")
-    if name in ("__triton_builtin__", "__triton_aggregate__") and owner.sealed:
+    if name in ("__triton_builtin__", "__triton_aggregate__") and _triton_asks(sys._getframe(2)):
         # Triton asks this of every global that a JIT function names: first of all of them, for its cache key, then of
         # those that the code it compiles really reaches.
         if _triton_compiles_it(sys._getframe(2)):
@@ -330,6 +330,10 @@ def _dunder(owner: StandIns, path: str, name: str, root: str) -> Any:
     if name == "__get_pydantic_core_schema__":
         return _any_schema
     raise AttributeError(f"{path} is a stand-in and has no {name}")
+
+
+def _triton_asks(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("triton.")
 
 
 def _triton_compiles_it(frame: FrameType) -> bool:
@@ -927,7 +931,7 @@ class _FirstFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         top = fullname.partition(".")[0]
         if top in self._owner.hidden:
-            self._owner.reasons.setdefault(top, "is stood in for")
+            self._owner.reasons.setdefault(top, "has no GPU here to answer for")
             return importlib.machinery.ModuleSpec(fullname, _StandInLoader(self._owner), is_package=True)
         if top in _LEFT_ALONE or top in sys.stdlib_module_names:
             return None
