@@ -17,6 +17,7 @@ uncertain; nothing is filled in silently.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ Floats = npt.NDArray[np.float64]
 class GpuRates(Protocol):
     """What a time needs to know of a GPU; None where the profile has no value."""
 
+    def __hash__(self) -> int: ...
     @property
     def sm_count(self) -> int | None: ...
     @property
@@ -56,6 +58,7 @@ class GpuRates(Protocol):
 class Residency(Protocol):
     """What a time needs to know of an occupancy."""
 
+    def __hash__(self) -> int: ...
     @property
     def ctas_per_sm(self) -> int: ...
 
@@ -204,6 +207,7 @@ class LaunchModel:
         return CtaTimes(tuple(start.tolist()), tuple(iteration.tolist()))
 
 
+@functools.lru_cache(maxsize=2048)  # a sweep asks for the same few kernels thousands of times
 def launch_model(
     gpu: GpuRates,
     resources: KernelResources,

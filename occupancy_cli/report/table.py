@@ -14,6 +14,8 @@ from occupancy_cli.report import config_tables, text
 from occupancy_cli.report.schema import Choice, Config, Finding, Kernel, Recommendation, Report
 
 WIDE = 110
+MANY = 4
+"""More batches than this get a row each, not a table each."""
 _LEVELS = {"ok": ("ok", "green"), "violation": ("FAIL", "bold red"), "undecided": ("????", "bold yellow")}
 
 
@@ -26,8 +28,11 @@ def _parts(report: Report, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for kernel in report.kernels:
         parts += _kernel(report, kernel, width)
-    for recommendation in report.recommendations:
-        parts += _recommendation(report, recommendation)
+    if len(report.recommendations) > MANY:
+        parts += _by_batch(report)
+    else:
+        for recommendation in report.recommendations:
+            parts += _recommendation(report, recommendation)
     if report.single_setting is not None:
         single = report.single_setting
         cost = f"{(single.slowdown - 1) * 100:.1f} % over each batch's own best"
@@ -209,6 +214,30 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
         more = f" (and {len(found.cannot_launch) - 3} more)" if len(found.cannot_launch) > 3 else ""
         parts.append(Text(f"cannot launch: {'; '.join(shown)}{more}", style="red"))
     return parts
+
+
+def _by_batch(report: Report) -> list[RenderableType]:
+    """A row a batch: what to use, and how it compares with what is set now."""
+    names = list(dict.fromkeys(n for r in report.recommendations for n in {**r.knobs, **r.config}))
+    values = [{**r.knobs, **r.config} for r in report.recommendations]
+    same = {n: values[0].get(n) for n in names if all(v.get(n) == values[0].get(n) for v in values)}
+    varying = [n for n in names if n not in same]
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    short = [text.short(n).replace("_", "\n_", 1) for n in varying]
+    for header in ("batch", *short, "nsplit", "CTAs\n/SM", "waves", "predicted\nus", "against\nnow"):
+        table.add_column(Text(header), justify="right", no_wrap=True)
+    for found, row in zip(report.recommendations, values, strict=True):
+        ratio = found.predicted_speedup_vs_default
+        cells = [str(found.batch), *(str(row.get(n, "-")) for n in varying), text.number(found.nsplit)]
+        cells += [text.number(found.chosen.ctas_per_sm), text.waves(found.chosen.launch)]
+        cells.append("-" if found.predicted_time_us is None else f"{found.predicted_time_us:,.1f}")
+        cells.append("kept" if found.kept_default else "-" if ratio is None else f"{ratio:.2f}x")
+        table.add_row(*(Text(c) for c in cells))
+    parts: list[RenderableType] = [Text(text.headline("by batch", report.gpu, report.toolchain), style="bold")]
+    if same:
+        parts.append(Text(text.pairs(same), style="dim"))
+    failed = dict.fromkeys(why for r in report.recommendations for why in r.cannot_launch)
+    return [*parts, table, *(Text(f"cannot launch: {why}", style="red") for why in list(failed)[:3])]
 
 
 def _choice_lines(choice: Choice, found: Recommendation) -> dict[str, str]:
