@@ -26,6 +26,9 @@ def analyze(
         bool,
         typer.Option("--full", help="Compile configs over the cap to the end too."),
     ] = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Predict the time of each launch too (needs `work` in the spec).")
+    ] = False,
     output_format: options.FormatOption = Format.table,
     jobs: options.JobsOption = None,
     timeout: options.TimeoutOption = 120.0,
@@ -54,7 +57,7 @@ def analyze(
         if options.has_tables(given):
             report = options.tables_report("analyze", context, given, gpu, hw_profiles, service, values)
         else:
-            report = run(given, profile, service, values, full=full)
+            report = run(given, profile, service, values, full=full, timed=time)
     options.print_report(report, output_format)
     if report.interrupted:
         raise typer.Exit(130)

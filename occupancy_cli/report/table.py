@@ -92,12 +92,17 @@ def _config_table(configs: list[Config], varying: list[str], width: int) -> Tabl
     columns += [("next CTA at", "left")] if wide else []
     columns += [("grid", "left")] if with_grid else []
     columns += [("waves", "right"), ("last\nwave", "right")]
+    timed = any(c.time is not None for c in configs)
+    columns += [("predicted\nus", "right"), ("bound by", "left")] if timed else []
     for header, justify in columns:
         table.add_column(Text(header), justify=justify, no_wrap=header != "limited by", overflow="fold")
     for config in configs:
         values = text.values_of(config)
         cells = [str(values.get(name, "-")) for name in varying]
         row = [*cells, *_row(config, wide, with_grid)]
+        if config.time is not None:
+            row.append("-" if config.time.time_us is None else f"{config.time.time_us:,.1f}")
+            row.append(config.time.binding or "-")
         row += ["-"] * (len(table.columns) - len(row))
         table.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
     return table
