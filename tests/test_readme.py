@@ -22,7 +22,10 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 COLUMNS = 100
-SKIPPED = ("make ", "python ", "occupancy analyze my_kernel.py", "occupancy calc")
+SKIPPED = (
+    *("make ", "python ", "occupancy analyze my_kernel.py", "occupancy calc"),
+    *("occupancy verify", "occupancy measure", "occupancy calibrate", "occupancy compare"),
+)
 
 
 def printed(command: str) -> str:
