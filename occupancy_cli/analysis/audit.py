@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from occupancy_cli.compile.triton_cache import CachedKernel, TritonCache
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.model.occupancy import CLUSTER, CTAS, WARPS, Change, Occupancy, occupancy
+from occupancy_cli.model.occupancy import CLUSTER, CTAS, WARPS, Change, Occupancy, occupancy_of
 from occupancy_cli.model.profiles import GpuProfile
 
 RULE = (
@@ -89,15 +89,7 @@ def _judge(kernel: CachedKernel, profile_of: Callable[[int], GpuProfile], gpu: G
     name = gpu.id if gpu is not None else f"sm{kernel.arch}"
     try:
         profile = gpu or profile_of(kernel.arch)
-        found = occupancy(
-            profile,
-            threads_per_cta=resources.threads_per_cta,
-            registers_per_thread=resources.registers_per_thread,
-            shared_bytes=resources.shared_bytes,
-            static_shared_bytes=resources.static_shared_bytes,
-            num_ctas=resources.num_ctas,
-            tmem_columns=resources.tmem_columns,
-        )
+        found = occupancy_of(profile, resources)
     except OccupancyError as bad:
         return AuditedKernel(kernel, name, unknown=bad.problem)
     return AuditedKernel(kernel, name, found, gain(found))

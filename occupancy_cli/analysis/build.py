@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.compile.request import CompileOutcome
-from occupancy_cli.model.occupancy import Occupancy
-from occupancy_cli.model.occupancy import occupancy as occupancy_of
+from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.model.profiles import GpuProfile
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.waves import WaveSchedule, wave_schedule
@@ -22,16 +21,8 @@ SHOWN_GPU_FIELDS = ("sm_count", "boost_clock_mhz", "memory_bandwidth_gbps")
 
 @functools.lru_cache(maxsize=4096)
 def occupancy_on(gpu: GpuProfile, resources: KernelResources) -> Occupancy:
-    """The occupancy of compiled resources."""
-    return occupancy_of(
-        gpu,
-        threads_per_cta=resources.threads_per_cta,
-        registers_per_thread=resources.registers_per_thread,
-        shared_bytes=resources.shared_bytes,
-        static_shared_bytes=resources.static_shared_bytes,
-        num_ctas=resources.num_ctas,
-        tmem_columns=resources.tmem_columns,
-    )
+    """The occupancy of compiled resources; many points of a sweep share them."""
+    return occupancy_of(gpu, resources)
 
 
 def waves_of(

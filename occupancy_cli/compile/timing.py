@@ -20,7 +20,7 @@ from typing import Any
 from occupancy_cli.compile.ir_work import read_work, with_sass
 from occupancy_cli.compile.request import TimeOn
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.model.occupancy import occupancy
+from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.pipeline import KernelTiming
 from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
@@ -46,15 +46,7 @@ def read_timing(
     `arguments` are all run-time arguments in order, pointers with None; `tools` is the folder of nvdisasm.
     """
     gpu = load_gpu(time_on.gpu, [Path(d) for d in time_on.profile_dirs])
-    resident = occupancy(
-        gpu,
-        threads_per_cta=resources.threads_per_cta,
-        registers_per_thread=resources.registers_per_thread,
-        shared_bytes=resources.shared_bytes,
-        static_shared_bytes=resources.static_shared_bytes,
-        num_ctas=resources.num_ctas,
-        tmem_columns=resources.tmem_columns,
-    )
+    resident = occupancy_of(gpu, resources)
     ir = read_work(ttgir, arguments)
     found: dict[str, Any] = {"trip_count": ir.trip_count, "unread": list(ir.unread)}
     try:

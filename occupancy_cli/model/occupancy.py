@@ -37,6 +37,7 @@ from typing import Any
 
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.profiles import ComputeCapability, GpuProfile
+from occupancy_cli.model.resources import KernelResources
 
 WARP_THREADS = 32
 LAUNCH_MOST = 2**32 - 1  # a launch takes its sizes as 32-bit numbers (cuLaunchKernel)
@@ -246,6 +247,19 @@ def occupancy(
         reason="" if ctas else "; ".join(r for r in (*kernel.refusals(), cluster_reason) if r),
         over_bytes=over,
         unknown=unknown,
+    )
+
+
+def occupancy_of(gpu: GpuProfile, resources: KernelResources) -> Occupancy:
+    """The occupancy of a compiled kernel: `occupancy` with what the compiler reported."""
+    return occupancy(
+        gpu,
+        threads_per_cta=resources.threads_per_cta,
+        registers_per_thread=resources.registers_per_thread,
+        shared_bytes=resources.shared_bytes,
+        static_shared_bytes=resources.static_shared_bytes,
+        num_ctas=resources.num_ctas,
+        tmem_columns=resources.tmem_columns,
     )
 
 
