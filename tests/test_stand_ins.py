@@ -115,6 +115,8 @@ registry: Callable[[Tensor], None] = no_such_a.ops.registry["key"]
 no_such_a.setting = 3
 no_such_a.ops.table["x"] = 1
 hash(something), f"{something}", str(renamed)
+schema = no_such_a.infer_schema(host, mutates_args=())
+text = "name" + schema if host else schema + 1
 """
 
 
@@ -123,6 +125,12 @@ def test_every_form_of_use_loads(tmp_path: Path) -> None:
     assert outcome.ok, outcome.message
     assert outcome.notes[0] == "stand-ins for: no_such_a, no_such_b"
     assert "no_such_a.is_available() was taken as false" in outcome.notes[1]
+
+
+def test_missing_decorators_above_and_below_triton_jit(tmp_path: Path) -> None:
+    kernel = KERNEL.replace("@triton.jit", "@no_such_a.cached()\n@triton.jit\n@no_such_a.annotated")
+    outcome = compiled(write(tmp_path, "decorated.py", "import no_such_a\n", kernel))
+    assert outcome.ok, outcome.message
 
 
 def test_a_module_that_misses_nothing_says_nothing(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from occupancy_cli.compile.stand_ins import Device, StandIns, ValueNeeded, hooke
 from occupancy_cli.errors import InputError
 
 MOST_CHOICES = 5
+MOST_NAMES = 8
 _STAY = frozenset({"triton", "torch", "numpy", "occupancy_cli", "__main__"})
 
 
@@ -250,7 +251,9 @@ def _with_stand_ins(source: Mapping[str, Any], device: Device, plain: Exception)
     found = _try_stand_ins(source, device, failures)
     if found is not None:
         return found
-    names = ", ".join(_current[0].stand_ins.names() if _current and _current[0].stand_ins else [])
+    used = _current[0].stand_ins.names() if _current and _current[0].stand_ins else []
+    more = f" and {len(used) - MOST_NAMES} more" if len(used) > MOST_NAMES else ""
+    names = ", ".join(used[:MOST_NAMES]) + more
     _switch(_plain[_root_of(source), device.arch])
     second = f"; with stand-ins for {names or 'what is missing'}: {failures[-1]}" if failures else ""
     raise ImportError(" ".join(f"{type(plain).__name__}: {plain}{second}".split())) from plain

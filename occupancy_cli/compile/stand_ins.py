@@ -354,30 +354,58 @@ def _is_decorated(value: Any) -> bool:
     return hasattr(value, "__wrapped__") or any(c.__module__.startswith("triton.") for c in type(value).__mro__)
 
 
-class _Decorated:
-    """A function that a missing decorator was put on: itself, and stand-ins for what the decorator would have added."""
+class _Decorated(StandIn):
+    """A function that was given to something missing: itself when it is called, a stand-in in every other use.
+
+    What was missing may have been a decorator, or a call that takes a function and returns anything at all.
+    """
 
     def __init__(self, owner: StandIns, path: str, function: Any) -> None:
-        self.__dict__["__wrapped__"] = function
-        self.__dict__["_added_"] = StandIn(owner, f"{path}()", 1, path)
+        super().__init__(owner, f"{path}()", 1, path)
+        functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__wrapped__(*args, **kwargs)
+        return self.__dict__["__wrapped__"](*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return other is self
+
+    __hash__ = StandIn.__hash__
+
+    def __repr__(self) -> str:
+        return repr(self.__dict__["__wrapped__"])
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
-            return getattr(self.__dict__["__wrapped__"], name)
         try:
             return getattr(self.__dict__["__wrapped__"], name)
         except AttributeError:
-            return getattr(self.__dict__["_added_"], name)
+            if self._stand_ins_.sealed:
+                raise
+            return super().__getattr__(name)
 
 
 def _decorated(owner: StandIns, path: str, value: Any) -> Any:
-    return _Decorated(owner, path, value) if isinstance(value, types.FunctionType) else value
+    if not isinstance(value, types.FunctionType) or _is_under_jit(value):
+        return value
+    return _Decorated(owner, path, value)
+
+
+def _is_under_jit(function: types.FunctionType) -> bool:
+    """Whether the function's own decorators, by its source, end in a JIT: that takes functions alone."""
+    code = function.__code__
+    for node in ast.walk(_tree(code.co_filename)):
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            first = min((d.lineno for d in node.decorator_list), default=node.lineno)
+            if code.co_firstlineno in (first, node.lineno):
+                called = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+                return any(getattr(c, "attr", getattr(c, "id", "")) == "jit" for c in called)
+    return False
 
 
 class _Meta(abc.ABCMeta):
@@ -892,9 +920,10 @@ def _guarded(frame: FrameType | None, target: str) -> bool:
 
 def _importer_is_left_alone(frame: FrameType | None) -> bool:
     """Whether the import comes from the standard library, this tool, Triton or another package that is whole."""
-    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        frame = frame.f_back
-    while frame is not None and Path(frame.f_code.co_filename).name == "stand_ins.py":
+    # Frozen import machinery and generated code ("<string>") speak for who called them.
+    while frame is not None and (
+        frame.f_code.co_filename.startswith("<") or Path(frame.f_code.co_filename).name == "stand_ins.py"
+    ):
         frame = frame.f_back
     if frame is None:
         return True
@@ -931,7 +960,8 @@ class _FirstFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         top = fullname.partition(".")[0]
         if top in self._owner.hidden:
-            self._owner.reasons.setdefault(top, "has no GPU here to answer for")
+            if not _importer_is_left_alone(sys._getframe(1)):
+                self._owner.reasons.setdefault(top, "has no GPU here to answer for")
             return importlib.machinery.ModuleSpec(fullname, _StandInLoader(self._owner), is_package=True)
         if top in _LEFT_ALONE or top in sys.stdlib_module_names:
             return None
