@@ -247,16 +247,16 @@ def _elsewhere(path: Path) -> str:
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
-    near: list[str] = []
+    near: dict[str, Path] = {}
     for seen, (current, folders, files) in enumerate(os.walk(folder)):
         folders[:] = [d for d in folders if d not in _SKIPPED_FOLDERS and not d.startswith(".")]
         if path.name in files or path.name in folders:
             return f"There is {Path(current) / path.name}."
-        near += [f for f in files if f.endswith(".py")]
+        near |= {f: Path(current) / f for f in files if f.endswith(".py") and f not in near}
         if seen > 2_000:
             break
     close = nearest(path.name, near)
-    return f"Did you mean {' or '.join(close)}?" if close else ""
+    return f"Did you mean {' or '.join(str(near[name]) for name in close)}?" if close else ""
 
 
 def python_files(root: Path) -> Iterator[Path]:
