@@ -13,7 +13,9 @@ read, it is None, never 0.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +25,7 @@ import numpy.typing as npt
 
 from occupancy_cli.compile.sass import (
     SassKernel,
-    loop_bytes_loaded,
+    loop_loads,
     loop_mix,
     main_loop,
     parse_sass,
@@ -112,8 +114,34 @@ class IrWork:
             if access.kind == "load" and access.bytes_per_lane and access.sector_bytes and access.requested_bytes:
                 total = sums.setdefault(access.bytes_per_lane, [0.0, 0.0])
                 total[0] += access.sector_bytes
-                total[1] += access.requested_bytes
+                total[1] += self._asked(access)
         return {size: moved / asked for size, (moved, asked) in sums.items()}
+
+    def _asked(self, access: MemoryAccess) -> float:
+        """Bytes that all lanes of the instructions ask for: of a small tensor, several lanes load the same element."""
+        whole = math.prod(access.shape) * (element_bits(access.dtype) or 0) / 8
+        return max(whole, access.requested_bytes, 32.0 * self.num_warps * (access.bytes_per_lane or 0))
+
+    def passes(self, loaded: Counter[int]) -> float:
+        """Iterations that one pass of the machine's loop covers, from the loads of a thread in it: `loaded` counts them
+        by the bytes they move.
+
+        The compiler repeats loads, small ones for each layout that needs their values, but leaves none out: of the
+        ratios by width, and of all bytes together, the least tells.
+        """
+        in_loop = [a for a in self.accesses if a.where == "loop" and a.kind in ("load", "async copy")]
+        threads = 32.0 * self.num_warps
+        expected: dict[int, float] = {}
+        total = 0.0
+        for access in in_loop:
+            asked = self._asked(access) / threads if access.shape else access.requested_bytes
+            total += asked
+            if access.bytes_per_lane:
+                expected[access.bytes_per_lane] = expected.get(access.bytes_per_lane, 0.0) + asked
+        ratios = [loaded[size] * size / asked for size, asked in expected.items() if loaded[size] and asked]
+        if total:
+            ratios.append(sum(size * count for size, count in loaded.items()) / total)
+        return float(max(round(min(ratios, default=1.0)), 1))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1108,12 +1136,7 @@ def with_sass(
     work = ir.work if ir is not None else CtaWork()
     passes = 1.0
     if loop is not None and ir is not None:
-        loads = [a for a in ir.accesses if a.where == "loop" and a.kind in ("load", "async copy")]
-        # Bytes a thread loads in an iteration: its part of a tensor, and every scalar.
-        threads = 32.0 * resources.num_warps
-        expected = sum(a.requested_bytes / (threads if a.shape else 1.0) for a in loads)
-        if expected > 0:
-            passes = float(max(round(loop_bytes_loaded(code, loop) / expected), 1))
+        passes = ir.passes(loop_loads(code, loop))
     if loop is not None:
         work = replace(work, loop_mix=loop_mix(code, loop, passes))
     path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, loop, passes)

@@ -341,9 +341,9 @@ def specialized_warps(kernel: SassKernel) -> bool:
     return any(each.base == "USETMAXREG" for each in kernel.instructions)
 
 
-def loop_bytes_loaded(kernel: SassKernel, loop: SassLoop) -> int:
-    """Bytes that one thread loads from global memory in one pass of a loop (bulk copies not counted)."""
-    return sum(access_bytes(each.opcode) for each in kernel.body(loop) if each.base in ("LDG", "LDGSTS"))
+def loop_loads(kernel: SassKernel, loop: SassLoop) -> Counter[int]:
+    """Loads of global memory in one pass of a loop, by the bytes a thread moves (bulk copies not counted)."""
+    return Counter(access_bytes(each.opcode) for each in kernel.body(loop) if each.base in ("LDG", "LDGSTS"))
 
 
 def loop_mix(kernel: SassKernel, loop: SassLoop, iterations_per_pass: float = 1.0) -> LoopMix:
