@@ -288,3 +288,32 @@ batch 80, BLOCK_H 32 (environment BLOCK_H)
 BLOCK_T 32, num_warps 8 cannot launch: 104,704 bytes of shared memory per CTA are 3,328 over the cap of 101,376 (CC 12.0)
 @triton.autotune catches the OutOfResources of such a config, takes its time as infinite, and drops it without a word: nothing at run time says that it was
 never tried."""
+
+
+PRUNED = """
+import triton
+import triton.language as tl
+
+def early(configs, named_args, **kwargs):
+    return [c for c in configs if c.kwargs["BLOCK"] <= named_args["n"]]
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": b}) for b in (32, 64, 128)], key=["n"],
+    prune_configs_by={"early_config_prune": early},
+)
+@triton.jit
+def pruned(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+"""
+
+
+@pytest.mark.compiles
+def test_configs_that_the_kernel_prunes_are_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(PRUNED)
+    done = run("analyze", "p.py:pruned", "--arg", "x_ptr=*fp32", "--arg", "n=i32=64", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    configs = json.loads(done.stdout)["kernels"][0]["configs"]
+    left_out = {c["config"]["BLOCK"]: any("prune_configs_by" in n for n in c["notes"]) for c in configs}
+    assert left_out == {32: False, 64: False, 128: True}  # 128 > n = 64
+    assert configs[0]["config"]["maxnreg"] is None

@@ -49,7 +49,7 @@ def analyze(
         command=command,
         toolchain=toolchain(service, analyzed),
         gpu=build.gpu_part(gpu),
-        kernels=[kernel_part(kernel, gpu, analyzed)],
+        kernels=[kernel_part(kernel, gpu, analyzed, pruned_points(kernel, service, chosen))],
         notes=notes_of(service, analyzed),
         interrupted=service.interrupted,
     )
@@ -86,8 +86,26 @@ def compile_points(
     return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
 
 
-def kernel_part(kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint]) -> schema.Kernel:
-    """A kernel's part of a Report."""
+def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:
+    """The ids of the points whose config the kernel's own `prune_configs_by` leaves out for its arguments."""
+    autotune = kernel.description.autotune
+    if autotune is None or not autotune["prunes"] or kernel.given.spec.configs != "autotune":
+        return frozenset()
+    left_out = set()
+    for point in chosen:
+        # What the pruning function sees is the call without the config.
+        config = {n for c in autotune["configs"] for n in c}
+        constexprs = tuple((n, v) for n, v in point.main.request.constexprs if n not in config)
+        kept = service.pruned_configs(replace(point.main.request, constexprs=constexprs, options=()))
+        if not any(all(point.config.get(n) == v for n, v in c.items()) for c in kept):
+            left_out.add(id(point))
+    return frozenset(left_out)
+
+
+def kernel_part(
+    kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint], pruned: frozenset[int] = frozenset()
+) -> schema.Kernel:
+    """A kernel's part of a Report; `pruned` has the ids of points whose config the autotuner skips."""
     settings = {**kernel.settings, **kernel.overrides}
     return schema.Kernel(
         name=kernel.given.name,
@@ -97,7 +115,7 @@ def kernel_part(kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint]) 
         observations=_observations(gpu, analyzed),
         tuned=kernel.given.spec.tuned
         or (kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None),
-        configs=[config_part(kernel, gpu, each) for each in analyzed],
+        configs=[config_part(kernel, gpu, each, id(each.point) in pruned) for each in analyzed],
     )
 
 
@@ -114,14 +132,16 @@ def _observations(gpu: GpuProfile, analyzed: list[AnalyzedPoint]) -> list[str]:
     return observations(variants)
 
 
-def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> schema.Config:
-    """One config: fits or not, occupancy, waves, a time where the work is known."""
+def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned: bool = False) -> schema.Config:
+    """One config: fits or not, occupancy, waves, a time where the work is known; `pruned`: the autotuner skips it."""
     point, outcome = analyzed.point, analyzed.outcomes[0]
     derived = {n: point.names[n] for n in kernel.given.spec.derived if n in point.names}
     given = build.scalars({n: v for n, v in derived.items() if n in kernel.overrides})
-    config = build.scalars(point.config)
+    config = build.scalars({**point.config, "maxnreg": point.config.get("maxnreg")})
     knobs, shapes = build.scalars(point.knobs), build.scalars(point.shapes)
     notes = [*point.main.assumed, *outcome.notes]
+    if pruned:
+        notes.append("prune_configs_by leaves this config out for these arguments: it is not tried")
     if outcome.resources is None:
         return schema.Config(
             config=config,

@@ -150,6 +150,7 @@ class CompileService:
         if answer is None:
             answer = self._one({"action": "prune", "request": request.to_message()})
             _raise_failure(answer, request.source)
+            self._remember(key, {"configs": answer["configs"]}, answer)
         return [dict(c) for c in answer["configs"]]
 
     def _one(self, message: Mapping[str, Any]) -> dict[str, Any]:

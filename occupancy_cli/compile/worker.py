@@ -106,7 +106,7 @@ def load(source: Mapping[str, Any]) -> Loaded:
     loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
     loaded.env |= reads.values
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
-    new = [m for m in found.current_modules() if getattr(m, "__file__", None) not in loaded.files]
+    new = [m for m in found.new_modules() if getattr(m, "__file__", None) not in loaded.files]
     loaded.files |= _source_hashes(new) | dict.fromkeys(found.absent_files())
     return loaded
 
@@ -188,7 +188,8 @@ def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
 
     request = CompileRequest.from_message(message["request"])
     values = {a.name: _stand_in(a) for a in request.arguments} | dict(request.constexprs)
-    return {"configs": triton_front.pruned_configs(_kernel(message["request"]["source"]), values)}
+    source = message["request"]["source"]
+    return {"configs": triton_front.pruned_configs(_kernel(source), values)} | _dependencies(source)
 
 
 def _compile(message: Mapping[str, Any]) -> dict[str, Any]:

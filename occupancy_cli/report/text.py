@@ -52,7 +52,8 @@ def headline(name: str, gpu: Gpu | None, toolchain: Toolchain) -> str:
 
 def values_of(config: Config) -> dict[str, Any]:
     """Every name that may tell a config from the others, with its value."""
-    return {**config.shapes, **config.knobs, **config.given, **config.config}
+    values = {**config.shapes, **config.knobs, **config.given, **config.config}
+    return {n: v for n, v in values.items() if v is not None}
 
 
 def split_columns(configs: Sequence[Config]) -> tuple[dict[str, Any], list[str]]:
