@@ -45,9 +45,11 @@ RULES = {name: _on(rule) for name, rule in SPLIT_RULES.items()}
 def predicted_us(surface: Surface, row: Row, calibration: Calibration | None = None) -> float:
     """Predicted time of a point: its launches one after the other."""
     total = 0.0
-    for launch in surface.launches(row):
+    for number, launch in enumerate(surface.launches(row)):
         factors = calibration.of(launch) if calibration else None
-        one = estimate(surface.gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors)
+        one = estimate(
+            surface.gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors, follows=number > 0
+        )
         total += math.inf if one.time_us is None else one.time_us
     return total
 

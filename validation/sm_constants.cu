@@ -242,7 +242,7 @@ __global__ void chase_kernel(const uint32_t* next, uint32_t* out, long long* cyc
 }
 
 template <bool L1 = false>
-static double chase(double megabytes, long most_steps) {
+static double chase(double megabytes, long most_steps, int passes = 1) {
   uint32_t lines = static_cast<uint32_t>(megabytes * 1048576 / 128);
   std::vector<uint32_t> order(lines), next(static_cast<size_t>(lines) * 32, 0);
   std::iota(order.begin(), order.end(), 0u);
@@ -252,7 +252,7 @@ static double chase(double megabytes, long most_steps) {
   uint32_t* device;
   CHECK(cudaMalloc(&device, next.size() * 4));
   CHECK(cudaMemcpy(device, next.data(), next.size() * 4, cudaMemcpyHostToDevice));
-  long steps = std::min<long>(lines, most_steps);
+  long steps = std::min<long>(static_cast<long>(lines) * passes, most_steps);
   // A whole pass first, then the same start again: what the L2 still holds is hit.
   chase_kernel<L1><<<1, 1>>>(device, g_out, g_cycles, order[0], lines);
   CHECK(cudaDeviceSynchronize());
@@ -262,6 +262,46 @@ static double chase(double megabytes, long most_steps) {
   CHECK(cudaMemcpy(&cycles, g_cycles, sizeof cycles, cudaMemcpyDeviceToHost));
   CHECK(cudaFree(device));
   return static_cast<double>(cycles) / steps;
+}
+
+// ---- Data that other SMs have just written ---------------------------------------------------------------------------
+// Lines are written by all SMs, then read for the first time by one warp: by one lane in a chain, or by 32 lanes, a line
+// each, where a step waits for the slowest.
+__global__ void scatter_kernel(uint32_t* next, uint32_t lines, uint32_t stride) {
+  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < lines; i += gridDim.x * blockDim.x)
+    next[static_cast<size_t>(i) * 32] = (i + stride) % lines;
+}
+template <int LANES>
+__global__ void fresh_kernel(const uint32_t* next, uint32_t* out, long long* cycles, uint32_t lines, int steps) {
+  uint32_t at = static_cast<uint32_t>((static_cast<uint64_t>(threadIdx.x) * 2654435761u) % lines);
+  long long start = clock64();
+  for (int i = 0; i < steps; i++) {
+    uint32_t to;
+    asm volatile("ld.global.ca.u32 %0, [%1];" : "=r"(to) : "l"(next + static_cast<size_t>(at) * 32));
+    at = to + (LANES > 1 ? __shfl_xor_sync(0xffffffffu, to, 1) * 0 : 0);
+  }
+  long long stop = clock64();
+  out[threadIdx.x] = at;
+  if (threadIdx.x == 0) cycles[0] = stop - start;
+}
+template <int LANES>
+static double fresh(double megabytes, bool written) {
+  uint32_t lines = static_cast<uint32_t>(megabytes * 1048576 / 128);
+  uint32_t* device;
+  CHECK(cudaMalloc(&device, static_cast<size_t>(lines) * 128));
+  int steps = static_cast<int>(lines / LANES / 4);
+  long long least = 1LL << 62;
+  scatter_kernel<<<132, 256>>>(device, lines, lines * 5 / 13 | 1);
+  for (int i = 0; i < 5; i++) {
+    if (written) scatter_kernel<<<132, 256>>>(device, lines, lines * 5 / 13 | 1);
+    fresh_kernel<LANES><<<1, LANES>>>(device, g_out, g_cycles, lines, steps);
+    CHECK(cudaDeviceSynchronize());
+    long long cycles;
+    CHECK(cudaMemcpy(&cycles, g_cycles, sizeof cycles, cudaMemcpyDeviceToHost));
+    if (i) least = std::min(least, cycles);
+  }
+  CHECK(cudaFree(device));
+  return static_cast<double>(least) / steps;
 }
 
 // ---- Long straight code: instruction supply -----------------------------------------------------------------------
@@ -408,11 +448,22 @@ int main() {
     put(name, cycles_of([&] { barrier_kernel<<<1, warps * 32>>>(g_out, g_cycles, 1000); }, warps) / 1000.0);
   }
 
-  put("load_latency_l1_cycles", chase<true>(0.015625, 200000));
+  put("load_latency_l1_cycles", chase<true>(0.015625, 200000, 64));
   for (double mb : {0.0625, 1.0, 8.0, 16.0, 20.0, 24.0, 28.0, 32.0, 40.0, 48.0, 56.0, 64.0, 96.0, 512.0}) {
     char name[64];
     snprintf(name, sizeof name, "load_latency_%g_mb_cycles", mb);
     put(name, chase(mb, 200000));
+  }
+
+  for (double mb : {1.0, 8.0}) {
+    char name[96];
+    for (bool written : {true, false}) {
+      const char* how = written ? "just_written" : "read_before";
+      snprintf(name, sizeof name, "load_latency_%g_mb_%s_cycles", mb, how);
+      put(name, fresh<1>(mb, written));
+      snprintf(name, sizeof name, "load_latency_32_lines_%g_mb_%s_cycles", mb, how);
+      put(name, fresh<32>(mb, written));
+    }
   }
 
   time_code<256>();
@@ -448,6 +499,15 @@ int main() {
   once = micros([&](cudaStream_t s) { read_kernel<<<1, 1024, 0, s>>>(big, g_out, (1 << 20) / 16, 4); }, 1);
   more = micros([&](cudaStream_t s) { read_kernel<<<1, 1024, 0, s>>>(big, g_out, (1 << 20) / 16, 36); }, 1);
   put("l2_read_one_sm_gbps", 32.0 * (1 << 20) / 1e3 / (more - once));
+  // Every SM its own part of 16 MB, with fewer and fewer of them reading.
+  for (int sms : {1, 2, 4, 8, 16, 32, 64, 96, 132}) {
+    size_t bytes_read = size_t(sms) << 17;
+    once = micros([&](cudaStream_t s) { read_kernel<<<sms, 1024, 0, s>>>(big, g_out, bytes_read / 16, 4); }, 1);
+    more = micros([&](cudaStream_t s) { read_kernel<<<sms, 1024, 0, s>>>(big, g_out, bytes_read / 16, 68); }, 1);
+    char name[64];
+    snprintf(name, sizeof name, "l2_read_%d_sms_bytes_per_cycle_and_sm", sms);
+    put(name, 64.0 * bytes_read / sms / (more - once) / (clock_khz / 1e3));
+  }
   printf("\n}\n");
   return 0;
 }

@@ -117,6 +117,22 @@ class IrWork:
                 total[1] += self._asked(access)
         return {size: moved / asked for size, (moved, asked) in sums.items()}
 
+    @property
+    def misses_by_bytes(self) -> dict[int, float]:
+        """Bytes a lane loads at once -> loads of a warp that find nothing of theirs in the L1, over the loads that go
+        through registers: as many as distinct sectors take, at the sectors that one load touches."""
+        sums: dict[int, float] = {}
+        for access in self.accesses:
+            if access.kind != "load" or not access.bytes_per_lane or not access.lines_per_warp:
+                continue
+            if not access.sector_bytes or access.where != "loop":
+                continue
+            different = min(access.bytes / self._asked(access), 1.0)  # of the bytes that lanes ask for
+            touched = max(access.lines_per_warp, access.bytes_per_lane * different * 32.0 / _SECTOR_BYTES)
+            misses = max(access.sector_bytes / _SECTOR_BYTES / touched, 1.0)
+            sums[access.bytes_per_lane] = sums.get(access.bytes_per_lane, 0.0) + misses
+        return sums
+
     def _asked(self, access: MemoryAccess) -> float:
         """Bytes that all lanes of the instructions ask for: of a small tensor, several lanes load the same element."""
         whole = math.prod(access.shape) * (element_bits(access.dtype) or 0) / 8
@@ -1151,5 +1167,6 @@ def with_sass(
         ir.traffic_by_bytes if ir is not None else {},
         resources.spill_bytes or 0,
         l1_bytes(gpu.limits, resources.shared_bytes + resources.static_shared_bytes, ctas_per_sm),
+        ir.misses_by_bytes if ir is not None else {},
     )
     return replace(work, timing=timing)

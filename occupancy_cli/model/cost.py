@@ -27,7 +27,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.model.pipeline import DRAM_BANDWIDTH_SHARE, DRAM_LATENCY_CYCLES
+from occupancy_cli.model.pipeline import (
+    DRAM_BANDWIDTH_SHARE,
+    DRAM_LATENCY_CYCLES,
+    L2_BYTES_PER_CYCLE_AND_SM,
+    L2_BYTES_PER_CYCLE_FEW_SMS,
+)
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes, simulate
 from occupancy_cli.model.work import CtaWork, LaunchShape
@@ -69,6 +74,8 @@ CTA_TURNOVER_US = 0.21
 """From the end of a CTA to the first instruction of the next one in its slot (same measurement)."""
 L2_NEAR_SHARE = 0.5
 """Of the L2, that answers at its near latency (same measurement: latency rises from 28 MB of 60 on)."""
+JUST_WRITTEN_LATENCY_CYCLES = 516.0
+"""Of the slowest of a warp's lines that other SMs wrote just before, and that lie in either half of the L2 (H200)."""
 _BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
 
 
@@ -160,8 +167,8 @@ class TimeEstimate:
 class LaunchModel:
     """Everything about a kernel's time but the grid, so that many launches can be timed at once.
 
-    Arrays hold a value for 1, 2, ... residents, in microseconds, with memory near (L2) and far (DRAM). `None` bytes are
-    unknown.
+    Arrays hold a value for 1, 2, ... residents, in microseconds, with memory near (L2) and far (DRAM). `few_*` are
+    (start, iteration) of a CTA alone on its SM while few SMs read. `None` bytes are unknown.
     """
 
     sm_count: int
@@ -176,6 +183,9 @@ class LaunchModel:
     bandwidth_bytes_per_us: float | None
     units_us: tuple[tuple[str, float], ...]
     cold: bool = False
+    dram_bytes_per_cycle: float | None = None
+    few_near: Floats | None = None
+    few_far: Floats | None = None
 
     @property
     def ctas_per_sm(self) -> int:
@@ -200,14 +210,38 @@ class LaunchModel:
             return np.zeros_like(np.asarray(total_bytes, dtype=float))
         return np.asarray(total_bytes, dtype=float) * far_share / self.bandwidth_bytes_per_us
 
-    def times(self, far_share: float) -> CtaTimes:
-        """CTA times with that share of far memory."""
-        start = self.start_near + far_share * (self.start_far - self.start_near)
-        iteration = self.iteration_near + far_share * (self.iteration_far - self.iteration_near)
-        return CtaTimes(tuple(start.tolist()), tuple(iteration.tolist()))
+    def by_residents(self, far_share: Floats, ctas: Floats) -> tuple[Floats, Floats]:
+        """(start, iteration) of the CTAs of launches, each of shape [launches, residents]: `far_share` of each launch,
+        and how many of its CTAs work.
+
+        While fewer CTAs than SMs work, each alone on its SM, an SM's share of the L2's and the memory's bandwidth is
+        larger, up to what one SM can take.
+        """
+        far = np.asarray(far_share, dtype=float).reshape(-1, 1)
+        near_start, far_start = (np.tile(each, (len(far), 1)) for each in (self.start_near, self.start_far))
+        near_it, far_it = (np.tile(each, (len(far), 1)) for each in (self.iteration_near, self.iteration_far))
+        if self.few_near is not None and self.few_far is not None:
+            working = np.maximum(np.asarray(ctas, dtype=float).ravel() * self.num_ctas, 1.0)
+            dram = L2_BYTES_PER_CYCLE_AND_SM
+            if self.dram_bytes_per_cycle is not None:
+                dram = min(dram, self.dram_bytes_per_cycle)
+            for start, iteration, few, all_rate in (
+                (near_start, near_it, self.few_near, L2_BYTES_PER_CYCLE_AND_SM),
+                (far_start, far_it, self.few_far, dram),
+            ):
+                # Times go with the inverse of the rate.
+                rate = np.clip(all_rate * self.sm_count / working, all_rate, L2_BYTES_PER_CYCLE_FEW_SMS)
+                share = (1 / all_rate - 1 / rate) / (1 / all_rate - 1 / L2_BYTES_PER_CYCLE_FEW_SMS)
+                start[:, 0] += share * np.minimum(few[0] - start[:, 0], 0.0)
+                iteration[:, 0] += share * np.minimum(few[1] - iteration[:, 0], 0.0)
+        return near_start + far * (far_start - near_start), near_it + far * (far_it - near_it)
+
+    def times(self, far_share: float, ctas: float) -> CtaTimes:
+        """CTA times with that share of far memory, in a launch in which `ctas` CTAs have work."""
+        start, iteration = self.by_residents(np.array([far_share]), np.array([ctas]))
+        return CtaTimes(tuple(start[0].tolist()), tuple(iteration[0].tolist()))
 
 
-@functools.lru_cache(maxsize=2048)  # a sweep asks for the same few kernels thousands of times
 def launch_model(
     gpu: GpuRates,
     resources: KernelResources,
@@ -215,8 +249,12 @@ def launch_model(
     work: CtaWork,
     factors: Factors | None = None,
     cold: bool = False,
+    follows: bool = False,
 ) -> tuple[LaunchModel | None, tuple[tuple[str, str], ...]]:
-    """The model of a kernel's launches, or None, and what is unknown about it."""
+    """The model of a kernel's launches, or None, and what is unknown about it.
+
+    `follows` says that the kernel reads what the launch before it has just written.
+    """
     missing = [
         (name, "the time")
         for name, value in (("SM count", gpu.sm_count), ("clock", gpu.boost_clock_mhz))
@@ -229,8 +267,15 @@ def launch_model(
     assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
     unknown: list[tuple[str, str]] = []
     clock = gpu.boost_clock_mhz  # cycles a microsecond
+    few: list[Floats] = []
     if work.timing is not None:
-        start_near, iteration_near = work.timing.cycles(occupancy.ctas_per_sm, work.timing.near_latency_cycles)
+        timing, near = work.timing, work.timing.near_latency_cycles
+        if follows:
+            near = min(max(near, JUST_WRITTEN_LATENCY_CYCLES), timing.far_latency_cycles)
+        start_near, iteration_near = timing.cycles(occupancy.ctas_per_sm, near)
+        if timing.few_near is not None and timing.few_far is not None:
+            few = [np.array(timing.few_near) / clock, np.array(timing.few_far) / clock]
+            few[0] = few[0] + timing.far_share(near) * (few[1] - few[0])
         start_far, iteration_far = work.timing.cycles(occupancy.ctas_per_sm, work.timing.far_latency_cycles)
         units = tuple((name, cycles / clock) for name, cycles in work.timing.unit_cycles)
         unknown.extend(work.timing.assumed)
@@ -240,11 +285,14 @@ def launch_model(
             tensor = _tensor_us(gpu, work.tensor_flops_per_iteration, unknown) or 0.0
             residents = np.arange(1, occupancy.ctas_per_sm + 1, dtype=float)
             arrays[2:] = [np.maximum(each, residents * tensor) for each in arrays[2:]]
+            few = [np.array([each[0], max(each[1], tensor)]) for each in few]
     else:
         start, iteration, units = _from_bytes(gpu, occupancy.ctas_per_sm, work, unknown)
         arrays = [start, start, iteration, iteration]
     arrays[0], arrays[1] = arrays[0] + CTA_TURNOVER_US, arrays[1] + CTA_TURNOVER_US
+    few = [each + np.array([CTA_TURNOVER_US, 0.0]) for each in few]
     if factors is not None:
+        few = [each * np.array([factors.start, factors.iteration]) for each in few]
         arrays = [
             *(_scaled(each, factors.start, factors.sharing) for each in arrays[:2]),
             *(_scaled(each, factors.iteration, factors.sharing) for each in arrays[2:]),
@@ -275,6 +323,9 @@ def launch_model(
         bandwidth_bytes_per_us=bandwidth,
         units_us=units,
         cold=cold,
+        dram_bytes_per_cycle=None if bandwidth is None else bandwidth / gpu.sm_count / clock,
+        few_near=few[0] if few else None,
+        few_far=few[1] if few else None,
     )
     return model, tuple(dict.fromkeys(unknown))
 
@@ -358,17 +409,19 @@ def estimate(
     launch: LaunchShape,
     factors: Factors | None = None,
     cold: bool = False,
+    follows: bool = False,
 ) -> TimeEstimate:
     """The time of one launch of one kernel.
 
-    `factors` are a calibration's for this kernel. `cold` says that none of the launch's data is in the L2 beforehand.
+    `factors` are a calibration's for this kernel. `cold` says that none of the launch's data is in the L2 beforehand,
+    `follows` that it reads what the launch before it has just written, as a combine kernel does.
     """
-    model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold)
+    model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold, follows)
     if model is None:
         return TimeEstimate(None, MappingProxyType({}), None, unknown)
     total = float(model.total_bytes(launch.total_iterations, launch.programs))
     far = float(model.far_share(total))
-    times = model.times(far)
+    times = model.times(far, launch.working)
     schedule = simulate(launch, times, model.sm_count, model.num_ctas)
     floor = float(model.floor_us(total, far))
     units = [(name, value) for name, value in model.units_us if name != "wait"]
@@ -423,10 +476,12 @@ def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> C
 
     def log_time(point: MeasuredPoint, logs: Floats) -> float | None:
         total = 0.0
-        for launch in point.launches:
+        for number, launch in enumerate(point.launches):
             at = 3 * index[launch.specialization]
             factors = Factors(*np.exp(logs[at : at + 3]).tolist())
-            one = estimate(gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors, cold).time_us
+            one = estimate(
+                gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors, cold, number > 0
+            ).time_us
             if one is None:
                 return None
             total += one

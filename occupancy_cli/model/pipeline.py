@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import functools
 import heapq
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from occupancy_cli.errors import InputError
@@ -35,10 +36,14 @@ L2_LATENCY_CYCLES = 283.0
 L2_BYTES_PER_CYCLE_AND_SM = 27.7
 """The L2's read bandwidth with every SM reading, per SM: 7,238 GB/s over 132 SMs at 1.98 GHz, timed on an H200."""
 
+L2_BYTES_PER_CYCLE_FEW_SMS = 52.0
+"""What an SM reads of the L2 while half of them or fewer read (52 to 55 with 32 to 64 of 132, H200)."""
+
 DRAM_BANDWIDTH_SHARE = 0.93
 """Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
 
 _SHARED_LATENCY = 29  # H100: 29.9 (mt4g)
+_L1_LATENCY = 39  # a chain of loads takes 43.6 cycles, the address of each included (H200)
 _MIO_RELEASE = 20  # cycles until an access to memory has read its operands
 _QUEUE_CYCLES = 32  # work of the memory pipe that may be queued before a scheduler stalls
 _LOOP_BYTES_SUPPLIED = 32768  # larger straight code is supplied at half an instruction a cycle to one warp
@@ -185,8 +190,9 @@ class KernelTiming:
 
     `residents` are the counts that were simulated, ascending from 1; between them values are interpolated. `start_*`
     is the time of a CTA beyond its iterations, `iteration_*` one iteration of the main loop, with memory that answers
-    in `near_latency_cycles` and `far_latency_cycles`. `unit_cycles` pairs a unit of the SM with the cycles that one
-    CTA's iteration occupies it (all of a CTA's when there is no loop).
+    in `near_latency_cycles` and `far_latency_cycles`. `few_near` and `few_far` are (start, iteration) of a CTA alone on
+    its SM while so few SMs read that each has all it can take; None: as when all read. `unit_cycles` pairs a unit of
+    the SM with the cycles that one CTA's iteration occupies it (all of a CTA's when there is no loop).
     """
 
     residents: tuple[int, ...]
@@ -198,11 +204,17 @@ class KernelTiming:
     iteration_far: tuple[float, ...]
     unit_cycles: tuple[tuple[str, float], ...]
     assumed: tuple[tuple[str, str], ...] = ()
+    few_near: tuple[float, float] | None = None
+    few_far: tuple[float, float] | None = None
+
+    def far_share(self, latency_cycles: float) -> float:
+        """Where a latency lies between the near (0) and the far one (1)."""
+        span = self.far_latency_cycles - self.near_latency_cycles
+        return (latency_cycles - self.near_latency_cycles) / span if span > 0 else 0.0
 
     def cycles(self, ctas_per_sm: int, latency_cycles: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(start, iteration) cycles for 1 to `ctas_per_sm` residents, with memory of `latency_cycles`."""
-        span = self.far_latency_cycles - self.near_latency_cycles
-        share = (latency_cycles - self.near_latency_cycles) / span if span > 0 else 0.0
+        share = self.far_share(latency_cycles)
         start = [n + share * (f - n) for n, f in zip(self.start_near, self.start_far, strict=True)]
         iteration = [n + share * (f - n) for n, f in zip(self.iteration_near, self.iteration_far, strict=True)]
         wanted = range(1, ctas_per_sm + 1)
@@ -251,12 +263,15 @@ def time_path(
     traffic_by_bytes: Mapping[int, float] | None = None,
     local_bytes_per_thread: int = 0,
     l1_bytes: int | None = None,
+    misses_by_bytes: Mapping[int, float] | None = None,
 ) -> KernelTiming:
     """Simulate `path` for CTAs of `num_warps` warps with 1 to `ctas_per_sm` of them on an SM.
 
     `lines_by_bytes` maps the bytes a lane loads from global memory at once (1, 2, 4, 8, 16) to the 128-byte lines that
     a warp's load touches; without an entry the lanes are taken to be contiguous. `traffic_by_bytes` maps the same to
-    the bytes that come from beyond the L1 for each byte asked for; without an entry, all of them.
+    the bytes that come from beyond the L1 for each byte asked for; without an entry, all of them. `misses_by_bytes`
+    maps it to the loads of a warp that find nothing of theirs in the L1, once before, in each pass of and after the
+    loop; without an entry, all of them do.
     `local_bytes_per_thread` (spills) of all residents together are held by the L1 up to `l1_bytes`, and come from the
     L2 beyond.
     """
@@ -266,7 +281,7 @@ def time_path(
     steps = (len(path.before) + len(path.after)) * 2 + len(path.loop) * (1 + _PASSES)
     if steps * num_warps * sum(residents) > _MOST_STEPS:
         residents = (1,) if ctas_per_sm == 1 else (1, ctas_per_sm)
-    touch = _Touch(lines_by_bytes or {}, traffic_by_bytes or {})
+    touch = _Touch(lines_by_bytes or {}, traffic_by_bytes or {}, misses_by_bytes or {})
     found: dict[float, list[tuple[float, float]]] = {}
     for latency in (rates.near_latency_cycles, rates.far_latency_cycles):
         found[latency] = []
@@ -275,6 +290,13 @@ def time_path(
             machine = _Machine(rates, latency, num_warps, touch, outgrown)
             found[latency].append(machine.run(path, count))
     near, far = found[rates.near_latency_cycles], found[rates.far_latency_cycles]
+    spilled = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps > l1_bytes
+    few_bytes = max(L2_BYTES_PER_CYCLE_FEW_SMS, rates.l2_bytes_per_cycle)
+    few = replace(rates, l2_bytes_per_cycle=few_bytes, dram_bytes_per_cycle=None)
+    few_near, few_far = (
+        _Machine(few, latency, num_warps, touch, spilled).run(path, 1)
+        for latency in (rates.near_latency_cycles, rates.far_latency_cycles)
+    )
     return KernelTiming(
         residents,
         rates.near_latency_cycles,
@@ -285,6 +307,8 @@ def time_path(
         tuple(iteration for _, iteration in far),
         _unit_cycles(path, rates, num_warps, touch),
         (*rates.assumed, *_not_modelled(path)),
+        few_near,
+        few_far,
     )
 
 
@@ -367,16 +391,36 @@ def tensor_shape(opcode: str) -> tuple[str, float]:
     return "bf16", flops
 
 
-class _Touch:
-    """How loads touch memory, by the bytes a lane loads at once: lines a warp's load touches, and bytes beyond the L1
-    for each byte asked for."""
+def is_cached_load(opcode: str) -> bool:
+    """Whether an instruction loads global memory through the L1 into registers."""
+    return opcode == "LDG" or opcode.startswith(("LDG.", "LD."))
 
-    def __init__(self, lines: Mapping[int, float], traffic: Mapping[int, float]) -> None:
+
+class _Touch:
+    """How loads touch memory, by the bytes a lane loads at once: lines a warp's load touches, bytes beyond the L1 for
+    each byte asked for, and the loads of a warp that find nothing of theirs in the L1."""
+
+    def __init__(self, lines: Mapping[int, float], traffic: Mapping[int, float], misses: Mapping[int, float]) -> None:
         self.lines = lines
         self.traffic = traffic
+        self.misses = misses
+
+    def hits(self, steps: Sequence[Step]) -> set[int]:
+        """Places in `steps` of the loads that the L1 answers: of each width the misses come first and evenly spread."""
+        found: set[int] = set()
+        for size, misses in self.misses.items():
+            loads = [i for i, step in enumerate(steps) if is_cached_load(step.opcode) and access_bytes(step.opcode) == size]
+            share = min(misses / len(loads), 1.0) if loads else 1.0
+            missed = 0
+            for k, i in enumerate(loads):
+                if missed < math.ceil((k + 1) * share - 1e-9):
+                    missed += 1
+                else:
+                    found.add(i)
+        return found
 
     def of(self, opcode: str) -> tuple[float | None, float]:
-        if not opcode.startswith(("LDG.", "LD.")):
+        if not is_cached_load(opcode):
             return None, 1.0
         size = access_bytes(opcode)
         return self.lines.get(size), self.traffic.get(size, 1.0)
@@ -488,7 +532,9 @@ _PASSES = 3  # of the loop, beside a run with one
     _STORE,
     _TMA,
     _WAIT_TMA,
-) = range(12)
+    _LOAD,
+    _HIT,
+) = range(14)
 
 
 def _kind(step: Step) -> int:
@@ -550,7 +596,8 @@ class _Machine:
         registers stay in the L2, and what a CTA reads but once it mostly shares with others.
         """
         program = []
-        for step in steps:
+        hits = self.touch.hits(steps)
+        for place, step in enumerate(steps):
             cost = _cost(step.opcode, self.rates, self.latency, self.outgrown, *self.touch.of(step.opcode))
             waits = tuple(b for b in range(6) if step.wait_mask >> b & 1)
             loads = load_bytes_per_cycle is not None and step.opcode.startswith(("LDG", "LD."))
@@ -559,8 +606,9 @@ class _Machine:
             )
             program.append(
                 (
-                    _kind(step), None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
-                    cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,
+                    _HIT if place in hits else _LOAD if is_cached_load(step.opcode) else _kind(step),
+                    None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
+                    _L1_LATENCY if place in hits else cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,
                     max(step.stall, 1), step.allowed,
                 )
             )  # fmt: skip
@@ -579,6 +627,7 @@ class _Machine:
         boards = [[0.0] * 6 for _ in range(warps)]
         copies: list[list[float]] = [[] for _ in range(warps)]
         open_copy = [0.0] * warps
+        missed = [0.0] * warps  # when the last load that missed the L1 arrives
         products: list[list[float]] = [[] for _ in range(warps)]
         tma: list[list[float]] = [[] for _ in range(warps)]
         waiting: dict[int, list[int]] = {}
@@ -620,6 +669,10 @@ class _Machine:
                     l2_free = (l2_free if l2_free > now else now) + path_cycles * schedulers
                     if l2_free + latency > done:
                         done = l2_free + latency
+            if kind == _LOAD:
+                missed[w] = done
+            elif kind == _HIT and missed[w] > done:
+                done = missed[w]  # its line is still on the way
             if wb < 6 and done > boards[w][wb]:
                 boards[w][wb] = done
             if rb < 6 and read > boards[w][rb]:

@@ -139,8 +139,9 @@ def score(
             launch.shape,
             calibration.of(launch) if calibration else None,
             cold,
+            follows=number > 0,
         )
-        for launch in candidate.launches
+        for number, launch in enumerate(candidate.launches)
     )
     total = 0.0
     for launch, each in zip(candidate.launches, estimates, strict=True):
@@ -438,7 +439,7 @@ def _family_us(
     ):
         if variant is None or not rows.any():
             continue
-        model = _model(gpu, variant, calibration, cold)
+        model = _model(gpu, variant, calibration, cold, follows=True)
         if model is None:
             times[rows] = np.inf
             continue
@@ -449,12 +450,14 @@ def _family_us(
     return times
 
 
-def _model(gpu: GpuRates, variant: Variant, calibration: Calibration | None, cold: bool) -> LaunchModel | None:
+def _model(
+    gpu: GpuRates, variant: Variant, calibration: Calibration | None, cold: bool, follows: bool = False
+) -> LaunchModel | None:
     held = KernelLaunch(
         variant.kernel, variant.resources, variant.occupancy, variant.work, LaunchShape.uniform((1,), 1.0)
     )
     factors = calibration.of(held) if calibration else None
-    return launch_model(gpu, variant.resources, variant.occupancy, variant.work, factors, cold)[0]
+    return launch_model(gpu, variant.resources, variant.occupancy, variant.work, factors, cold, follows)[0]
 
 
 def _split_us(
@@ -463,15 +466,14 @@ def _split_us(
     """Times of launches of full, short and empty CTAs; every argument has the shape of the result."""
     shape = full.shape
     total = model.total_bytes(iterations, full + short + empty)
-    far = np.asarray(model.far_share(total)).reshape(-1, 1)
-    start = model.start_near + far * (model.start_far - model.start_near)
-    iteration = model.iteration_near + far * (model.iteration_far - model.iteration_near)
+    far = np.asarray(model.far_share(total))
+    start, iteration = model.by_residents(far, full + short)
     makespan = split_makespans(
         full.ravel(), short.ravel(), empty.ravel(),
         start + full_n.reshape(-1, 1) * iteration, start + short_n.reshape(-1, 1) * iteration, start,
         max(model.sm_count // model.num_ctas, 1),
     )  # fmt: skip
-    floor = np.asarray(model.floor_us(total, far.reshape(shape)))
+    floor = np.asarray(model.floor_us(total, far))
     return np.asarray(LAUNCH_US + np.maximum(makespan.reshape(shape), floor))
 
 

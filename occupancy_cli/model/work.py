@@ -106,6 +106,11 @@ class LaunchShape:
         return float(sum(count * iterations for count, iterations in self.runs))
 
     @property
+    def working(self) -> int:
+        """CTAs that run iterations; all of them where none does."""
+        return sum(count for count, iterations in self.runs if iterations > 0) or self.programs
+
+    @property
     def max_iterations(self) -> float:
         """Iterations of the longest CTA."""
         return max(iterations for _, iterations in self.runs)
