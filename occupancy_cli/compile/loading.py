@@ -51,6 +51,7 @@ class LoadedModule:
     module: ModuleType
     modules: _Modules
     failure: str = ""
+    _counted: int = 0
 
     @property
     def stand_ins(self) -> list[str]:
@@ -73,8 +74,14 @@ class LoadedModule:
             notes.append(f"the module did not load to its end: {self.failure}")
         return notes
 
-    def current_modules(self) -> list[ModuleType]:
-        """The Python modules that this one was loaded with, itself among them. It has to be the one loaded last."""
+    def new_modules(self) -> list[ModuleType]:
+        """The Python modules that this one was loaded with, itself among them, that were not told before.
+
+        It has to be the one loaded last.
+        """
+        if len(sys.modules) == self._counted:
+            return []
+        self._counted = len(sys.modules)
         return [self.module, *(sys.modules[name] for name in sorted(_swappable()) if _file_of(sys.modules[name]))]
 
     def absent_files(self) -> list[str]:
