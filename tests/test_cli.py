@@ -317,3 +317,15 @@ def test_configs_that_the_kernel_prunes_are_said_to_be(tmp_path: Path) -> None:
     left_out = {c["config"]["BLOCK"]: any("prune_configs_by" in n for n in c["notes"]) for c in configs}
     assert left_out == {32: False, 64: False, 128: True}  # 128 > n = 64
     assert configs[0]["config"]["maxnreg"] is None
+
+
+@pytest.mark.compiles
+def test_a_time_is_shown_only_when_it_is_asked_for() -> None:
+    flags = ["analyze", "--set", "BLOCK_H=16", "--set", "BLOCK_T=16", "--set", "num_warps=8", "--format", "json"]
+
+    def times(*more: str) -> list[object]:
+        return [c["time"] for c in json.loads(run(*flags, *more).stdout)["kernels"][0]["configs"]]
+
+    timed = times("--time")
+    assert all(t["time_us"] > 0 and t["binding"] for t in timed)
+    assert times() == [None] * len(timed)  # although the cache now has the times

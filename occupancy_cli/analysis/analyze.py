@@ -21,10 +21,11 @@ from occupancy_cli.version import VERSION
 
 @dataclass(frozen=True)
 class AnalyzedPoint:
-    """A point with the outcome of each of its launches, the main kernel first."""
+    """A point with the outcome of each of its launches, the main kernel first; `timed`: a time was asked for."""
 
     point: Point
     outcomes: tuple[CompileOutcome, ...]
+    timed: bool = False
 
 
 def analyze(
@@ -83,7 +84,7 @@ def compile_points(
                 request = timed_requests.setdefault(id(request), replace(request, time_on=time_on))
             requests.append(request)
     outcomes = iter(service.compile_all(requests, keep_in=keep_in))
-    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches)) for point in chosen]
+    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), timed) for point in chosen]
 
 
 def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:
@@ -171,9 +172,9 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned
         resources=build.resources_part(outcome.resources),
         occupancy=build.occupancy_part(occupancy),
         launch=build.launch_part(waves),
-        time=_time(kernel, gpu, point.main, outcome),
+        time=_time(kernel, gpu, point.main, outcome) if analyzed.timed else None,
         followed_by=[
-            _follower(kernel, gpu, plan, result)
+            _follower(kernel, gpu, plan, result, analyzed.timed)
             for plan, result in zip(point.followers, analyzed.outcomes[1:], strict=True)
         ],
         notes=notes,
@@ -188,15 +189,15 @@ def _time_on(gpu: GpuProfile) -> TimeOn:
 
 
 def _time(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Time | None:
-    """The time of a launch that was compiled with one; None otherwise."""
-    if not outcome.timings:
-        return None
+    """The time of a launch that was compiled with one."""
     from occupancy_cli.analysis.work import time_of
 
     return build.time_part(time_of(kernel, gpu, plan, outcome))
 
 
-def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Follower:
+def _follower(
+    kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome, timed: bool
+) -> schema.Follower:
     name = plan.request.source.kernel
     if outcome.resources is None:
         return schema.Follower(
@@ -208,7 +209,7 @@ def _follower(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: Compil
         resources=build.resources_part(outcome.resources),
         occupancy=build.occupancy_part(occupancy),
         launch=build.launch_part(build.waves_of(gpu, outcome.resources, occupancy, plan.grid)),
-        time=_time(kernel, gpu, plan, outcome),
+        time=_time(kernel, gpu, plan, outcome) if timed else None,
     )
 
 

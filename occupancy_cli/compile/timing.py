@@ -26,7 +26,7 @@ from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork, LoopMix
 
-MODEL_VERSION = 3
+MODEL_VERSION = 4
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""
 DISASSEMBLY_SECONDS = 60
 

@@ -467,7 +467,7 @@ def _split_us(
     shape = full.shape
     total = model.total_bytes(iterations, full + short + empty)
     far = np.asarray(model.far_share(total))
-    start, iteration = model.by_residents(far, full + short)
+    start, iteration = model.by_residents(far, (full + short).astype(np.float64))
     makespan = split_makespans(
         full.ravel(), short.ravel(), empty.ravel(),
         start + full_n.reshape(-1, 1) * iteration, start + short_n.reshape(-1, 1) * iteration, start,
