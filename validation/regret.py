@@ -55,8 +55,8 @@ def predicted_us(surface: Surface, row: Row, calibration: Calibration | None = N
 
 
 def calibration_points(surface: Surface, rows: Sequence[Row]) -> list[Row]:
-    """At most 8 points of one config, chosen without looking at times: the smallest case with the fewest and the most
-    splits, and the one whose CTAs come nearest the SMs and the largest, each with a middle count as well."""
+    """At most 8 points of one config, chosen without looking at times: the smallest case, the one whose CTAs come
+    nearest the SMs, and the largest, each with the fewest, a middle and the most splits."""
     cases = sorted({surface.case(row) for row in rows}, key=lambda case: case[0][1])
     sms = surface.gpu.sm_count or 1
     by_case: dict[Key, list[Row]] = defaultdict(list)
@@ -66,8 +66,7 @@ def calibration_points(surface: Surface, rows: Sequence[Row]) -> list[Row]:
     chosen: list[Row] = []
     for case in dict.fromkeys((cases[0], near, cases[-1])):
         points = sorted(by_case[case], key=lambda row: int(np.prod(row["grid"])))
-        middle = () if case == cases[0] else (len(points) // 3,)
-        chosen += [points[i] for i in sorted({0, *middle, len(points) - 1})]
+        chosen += [points[i] for i in dict.fromkeys((0, len(points) // 3, len(points) - 1))]
     return chosen[:POINTS_PER_CONFIG]
 
 

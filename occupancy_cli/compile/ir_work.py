@@ -1155,7 +1155,7 @@ def with_sass(
         passes = ir.passes(loop_loads(code, loop))
     if loop is not None:
         work = replace(work, loop_mix=loop_mix(code, loop, passes))
-    path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, loop, passes, resources.num_warps)
+    path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, loop, passes)
     if path is None:
         return work
     timing = time_path(

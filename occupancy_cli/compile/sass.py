@@ -16,9 +16,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from occupancy_cli.compile.banks import shared_wavefronts
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.pipeline import Step, WarpPath, access_bytes, matrix_bytes, unit_of
 from occupancy_cli.model.work import LoopMix
@@ -374,21 +373,15 @@ def loop_mix(kernel: SassKernel, loop: SassLoop, iterations_per_pass: float = 1.
     )
 
 
-def warp_path(
-    kernel: SassKernel, loop: SassLoop | None = None, iterations_per_pass: float = 1.0, num_warps: int = 4
-) -> WarpPath | None:
+def warp_path(kernel: SassKernel, loop: SassLoop | None = None, iterations_per_pass: float = 1.0) -> WarpPath | None:
     """The instructions a warp runs: up to `loop`, one pass of it, and on to the end; None without encodings.
 
     Of two ways at a branch the longer one is taken: a part that may be skipped is taken to run. Loops other than `loop`
-    are passed once. `num_warps` is the CTA's, for the addresses of shared memory (`banks`).
+    are passed once.
     """
     if not kernel.has_control_bits or not kernel.instructions:
         return None
-    wavefronts = shared_wavefronts(kernel.instructions, num_warps)
-    code = [
-        replace(each, step=each.step._replace(wavefronts=wavefronts[i])) if i in wavefronts and each.step else each
-        for i, each in enumerate(kernel.instructions)
-    ]
+    code = kernel.instructions
     flow = _Flow(code)
     ends = {
         b for b in flow.order if code[flow.blocks[b][-1]].base == "EXIT" and not code[flow.blocks[b][-1]].conditional

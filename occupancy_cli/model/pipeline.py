@@ -7,9 +7,9 @@ slower it gets with each CTA more on the SM. An SM's schedulers run alike, so on
 (shared memory and L1, the path to the L2) is taken to be used by all of them at once.
 
 What is modelled: in-order issue, one instruction a cycle; stall counts and scoreboards; the pipes' issue intervals;
-wavefronts of shared and global accesses, bank conflicts included where addresses are known, with one 128-byte line of the L1 looked up a cycle; asynchronous copies and
+wavefronts of shared and global accesses, with one 128-byte line of the L1 looked up a cycle; asynchronous copies and
 warpgroup products with their commit groups; barriers; instruction supply of loops larger than 32 KB; local memory that
-outgrows the L1. What is not: divergence (the fall-through path is taken), atomics, warp specialization.
+outgrows the L1. What is not: divergence (the fall-through path is taken), bank conflicts, atomics, warp specialization.
 
 Where the figures come from: rates and latencies were timed on an H200 with `validation/sm_constants.cu` (results beside
 it) and agree with the arithmetic-instruction table of the CUDA C++ Programming Guide; tensor rates, memory bandwidth
@@ -60,7 +60,7 @@ class Step(NamedTuple):
     `stall` is the cycles until the warp's next instruction at the earliest; `write_barrier` and `read_barrier` the
     scoreboard (0 to 5; 7 is none) that the instruction releases when its result, or its operands, are done with;
     `wait_mask` the scoreboards it waits for. `allowed` is, for a wait on commit groups, how many may still be open.
-    `wavefronts` are the cycles that the banks of shared memory take; None: lanes are taken not to meet in one.
+    `predicated` instructions may not run.
     """
 
     opcode: str
@@ -69,7 +69,6 @@ class Step(NamedTuple):
     read_barrier: int = 7
     wait_mask: int = 0
     allowed: int = -1
-    wavefronts: float | None = None
 
 
 @dataclass(frozen=True)
@@ -429,17 +428,11 @@ class _Touch:
 
 @functools.lru_cache(maxsize=4096)
 def _cost(
-    opcode: str,
-    rates: SmRates,
-    latency: float,
-    outgrown: bool,
-    lines: float | None = None,
-    traffic: float = 1.0,
-    banked: float | None = None,
+    opcode: str, rates: SmRates, latency: float, outgrown: bool, lines: float | None = None, traffic: float = 1.0
 ) -> _Cost:
     base = opcode.split(".", 1)[0]
     size = access_bytes(opcode)
-    wavefronts = max(size / 4.0, 1.0) if banked is None else banked
+    wavefronts = max(size / 4.0, 1.0)
     if base in ("LDG", "LD"):
         touched = lines if lines is not None else max(size / 4.0, 1.0)
         return _Cost("mio", 2, max(wavefronts, touched), latency, _MIO_RELEASE, 32.0 * size * traffic)
@@ -459,7 +452,7 @@ def _cost(
     if base == "STS":
         return _Cost("mio", 2, wavefronts, _MIO_RELEASE, _MIO_RELEASE, 0)
     if base in ("LDSM", "STSM"):
-        return _Cost("mio", 2, matrix_bytes(opcode) / 4.0 if banked is None else banked, 33, _MIO_RELEASE, 0)
+        return _Cost("mio", 2, matrix_bytes(opcode) / 4.0, 33, _MIO_RELEASE, 0)
     if base == "SHFL":
         return _Cost("mio", 2, 1, 24, 15, 0)
     if base in ("UTMALDG", "UBLKCP"):
@@ -508,7 +501,7 @@ def _unit_cycles(path: WarpPath, rates: SmRates, num_warps: int, touch: _Touch) 
     total = dict.fromkeys(UNITS, 0.0)
     body = path.loop or path.before
     for step in body:
-        cost = _cost(step.opcode, rates, rates.near_latency_cycles, False, *touch.of(step.opcode), step.wavefronts)
+        cost = _cost(step.opcode, rates, rates.near_latency_cycles, False, *touch.of(step.opcode))
         total["issue"] += per_scheduler
         if cost.pipe in ("fma", "fma_heavy"):
             total["fma"] += cost.issue * per_scheduler
@@ -605,8 +598,7 @@ class _Machine:
         program = []
         hits = self.touch.hits(steps)
         for place, step in enumerate(steps):
-            touch = self.touch.of(step.opcode)
-            cost = _cost(step.opcode, self.rates, self.latency, self.outgrown, *touch, step.wavefronts)
+            cost = _cost(step.opcode, self.rates, self.latency, self.outgrown, *self.touch.of(step.opcode))
             waits = tuple(b for b in range(6) if step.wait_mask >> b & 1)
             loads = load_bytes_per_cycle is not None and step.opcode.startswith(("LDG", "LD."))
             path_cycles = cost.l2_bytes / (
