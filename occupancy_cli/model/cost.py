@@ -17,7 +17,6 @@ uncertain; nothing is filled in silently.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

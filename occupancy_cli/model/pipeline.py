@@ -409,7 +409,9 @@ class _Touch:
         """Places in `steps` of the loads that the L1 answers: of each width the misses come first and evenly spread."""
         found: set[int] = set()
         for size, misses in self.misses.items():
-            loads = [i for i, step in enumerate(steps) if is_cached_load(step.opcode) and access_bytes(step.opcode) == size]
+            loads = [
+                i for i, step in enumerate(steps) if is_cached_load(step.opcode) and access_bytes(step.opcode) == size
+            ]
             share = min(misses / len(loads), 1.0) if loads else 1.0
             missed = 0
             for k, i in enumerate(loads):
@@ -608,7 +610,7 @@ class _Machine:
                 (
                     _HIT if place in hits else _LOAD if is_cached_load(step.opcode) else _kind(step),
                     None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
-                    _L1_LATENCY if place in hits else cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,
+                    _L1_LATENCY if place in hits else cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,  # noqa: E501
                     max(step.stall, 1), step.allowed,
                 )
             )  # fmt: skip
