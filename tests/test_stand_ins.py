@@ -14,7 +14,8 @@ from occupancy_cli.compile.cache import ResultCache
 from occupancy_cli.compile.client import Limits
 from occupancy_cli.compile.request import ArgumentValue, CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.service import CompileService
-from occupancy_cli.compile.stand_ins import Device, StandIn, StandIns, ValueNeeded, standing_in
+from occupancy_cli.compile.stand_ins import StandIn, StandIns, ValueNeeded, standing_in
+from occupancy_cli.compile.torch_answers import Device
 from occupancy_cli.errors import OccupancyError
 
 SM120 = Target(arch=120, shared_per_cta_optin_bytes=101376, sm_count=188, registers_per_sm=65536)

@@ -23,7 +23,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from occupancy_cli.compile.stand_ins import Device, StandIns, ValueNeeded, hooked
+from occupancy_cli.compile.stand_ins import StandIns, ValueNeeded, hooked
+from occupancy_cli.compile.torch_answers import Device
 from occupancy_cli.errors import InputError
 
 MOST_CHOICES = 5

@@ -34,26 +34,27 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
-import sysconfig
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from occupancy_cli.compile.import_facts import (
+    LEFT_ALONE,
+    exports_of,
+    guarded,
+    importer_is_left_alone,
+    only_asked,
+    syntax_tree,
+)
+from occupancy_cli.compile.torch_answers import ABSENT, NOT_KNOWN, TORCH_VERSION, Device, known
 from occupancy_cli.errors import InputError
 
 MAX_CHAIN = 40
 MAX_SUPPLIED = 50
-TORCH_VERSION = "2.10.0"
-
-_HERE = str(Path(__file__).resolve().parents[1])
-_STDLIB = str(Path(sysconfig.get_paths()["stdlib"]).resolve())
-# Never stood in for in part, nor tampered with: Triton itself, and what carries compiled code.
-_LEFT_ALONE = frozenset({"triton", "torch", "numpy", "occupancy_cli"})
-_ABSENT = re.compile(r"torch\.(npu|mlu|musa|hpu|gcu|ptpu|txda|sdaa|maia|spyre|xla)$")
 
 
 class ValueNeeded(InputError):
@@ -62,16 +63,6 @@ class ValueNeeded(InputError):
     def __repr__(self) -> str:
         # Triton writes repr() of what is raised while it visits a kernel into its own error.
         return self.problem
-
-
-@dataclass(frozen=True)
-class Device:
-    """What the target GPU says of itself to code that asks PyTorch while it loads."""
-
-    arch: int
-    sm_count: int
-    shared_per_cta_optin_bytes: int
-    registers_per_sm: int
 
 
 @dataclass
@@ -128,8 +119,8 @@ class StandIns:
         """The stand-in for `path`, always the same one; PyTorch's own answer where that is known."""
         if path in self.objects:
             return self.objects[path]
-        known = _known(path, self.device)
-        self.objects[path] = known if known is not _NOT_KNOWN else StandIn(self, path)
+        answer = known(path, self.device)
+        self.objects[path] = answer if answer is not NOT_KNOWN else StandIn(self, path)
         return self.objects[path]
 
     def decide(self, question: str, root: str, answer: Any = False) -> Any:
@@ -149,13 +140,6 @@ class StandIns:
             hint="Install what is missing beside Triton, or load the kernel from a file that defines the value.",
             name=path,
         )
-
-
-class _NotKnown:
-    pass
-
-
-_NOT_KNOWN = _NotKnown()
 
 
 # --- the objects -----------------------------------------------------------------------------------------------------
@@ -192,7 +176,7 @@ class StandIn:
             return _dunder(owner, self._path_, name, self._root_)
         if owner.sealed and _triton_compiles_it(sys._getframe(1)):
             raise self._needed_()
-        if _ABSENT.match(path) or path.count(".") > MAX_CHAIN:
+        if ABSENT.match(path) or path.count(".") > MAX_CHAIN:
             raise AttributeError(f"{path} is a stand-in without an end")
         if self._depth_ == 0 and "(" not in path and "[" not in path:
             return owner.child(path)
@@ -399,7 +383,7 @@ def _decorated(owner: StandIns, path: str, value: Any) -> Any:
 def _is_under_jit(function: types.FunctionType) -> bool:
     """Whether the function's own decorators, by its source, end in a JIT: that takes functions alone."""
     code = function.__code__
-    for node in ast.walk(_tree(code.co_filename)):
+    for node in ast.walk(syntax_tree(code.co_filename)):
         if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
             first = min((d.lineno for d in node.decorator_list), default=node.lineno)
             if code.co_firstlineno in (first, node.lineno):
@@ -463,142 +447,6 @@ def _unpacked_into(frame: FrameType) -> int | None:
     return None
 
 
-# --- what PyTorch would say ------------------------------------------------------------------------------------------
-
-# (bits, largest, smallest normal, epsilon) from the formats' definitions: IEEE 754, bfloat16, OCP FP8.
-_FLOATS: Mapping[str, tuple[int, float, float, float]] = {
-    "float64": (64, sys.float_info.max, sys.float_info.min, sys.float_info.epsilon),
-    "double": (64, sys.float_info.max, sys.float_info.min, sys.float_info.epsilon),
-    "float32": (32, (2 - 2**-23) * 2.0**127, 2.0**-126, 2.0**-23),
-    "float": (32, (2 - 2**-23) * 2.0**127, 2.0**-126, 2.0**-23),
-    "float16": (16, 65504.0, 2.0**-14, 2.0**-10),
-    "half": (16, 65504.0, 2.0**-14, 2.0**-10),
-    "bfloat16": (16, (2 - 2**-7) * 2.0**127, 2.0**-126, 2.0**-7),
-    "float8_e4m3fn": (8, 448.0, 2.0**-6, 2.0**-3),
-    "float8_e4m3fnuz": (8, 240.0, 2.0**-7, 2.0**-3),
-    "float8_e5m2": (8, 57344.0, 2.0**-14, 2.0**-2),
-    "float8_e5m2fnuz": (8, 57344.0, 2.0**-15, 2.0**-2),
-}
-_INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "short": 16, "int": 32, "long": 64}
-
-
-def _dtype_name(dtype: Any) -> str:
-    path = dtype._path_ if isinstance(dtype, StandIn) else str(dtype)
-    return path.removeprefix("torch.")
-
-
-def _finfo(dtype: Any) -> Any:
-    name = _dtype_name(dtype)
-    if name not in _FLOATS:
-        return StandIn(_owner(dtype), f"torch.finfo({name})", 1, "torch.finfo") if isinstance(dtype, StandIn) else None
-    bits, largest, tiny, epsilon = _FLOATS[name]
-    return types.SimpleNamespace(
-        bits=bits, max=largest, min=-largest, tiny=tiny, smallest_normal=tiny, eps=epsilon, dtype=name
-    )
-
-
-def _iinfo(dtype: Any) -> Any:
-    name = _dtype_name(dtype)
-    signed = not name.startswith("u")
-    bits = _INTEGERS.get(name.removeprefix("u"))
-    if bits is None:
-        return StandIn(_owner(dtype), f"torch.iinfo({name})", 1, "torch.iinfo") if isinstance(dtype, StandIn) else None
-    largest = 2 ** (bits - signed) - 1
-    return types.SimpleNamespace(bits=bits, max=largest, min=-largest - 1 if signed else 0, dtype=name)
-
-
-def _owner(value: Any) -> StandIns:
-    owner: StandIns = value._stand_ins_
-    return owner
-
-
-@functools.total_ordering
-class _Version:
-    """A version number as `packaging.version` compares them, as far as numbers go."""
-
-    def __init__(self, text: Any) -> None:
-        self.text = str(text)
-        match = re.match(r"v?(\d+(?:\.\d+)*)", self.text)
-        if match is None:
-            raise ValueError(f"Invalid version: {self.text!r}")
-        self.release = tuple(int(part) for part in match[1].split("."))
-        self.base_version = match[1]
-        self.public = self.text.partition("+")[0]
-        self.local = self.text.partition("+")[2] or None
-        self.is_prerelease = bool(re.search(r"(a|b|rc|dev)\d*", self.public[len(match[0]) :]))
-        self.major, self.minor, self.micro = (*self.release, 0, 0, 0)[:3]
-
-    def _key(self) -> tuple[tuple[int, ...], bool]:
-        release = self.release
-        while release and release[-1] == 0:
-            release = release[:-1]
-        return release, not self.is_prerelease
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Version) and self._key() == other._key()
-
-    def __lt__(self, other: _Version) -> bool:
-        return self._key() < other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def _always(value: Any) -> Callable[..., Any]:
-    return lambda *_args, **_kwargs: value
-
-
-def _known(path: str, device: Device | None) -> Any:
-    """What PyTorch says for `path`; `_NOT_KNOWN` when a stand-in has to do."""
-    if path in ("packaging.version.parse", "packaging.version.Version", "packaging.version.LegacyVersion"):
-        return _Version
-    if not path.startswith("torch."):
-        return _NOT_KNOWN
-    plain: dict[str, Any] = {
-        "torch.version.hip": None,
-        "torch.version.xpu": None,
-        "torch.version.cuda": "13.0",
-        "torch.finfo": _finfo,
-        "torch.iinfo": _iinfo,
-        "torch.inf": float("inf"),
-        "torch.nan": float("nan"),
-        "torch.pi": 3.141592653589793,
-        "torch.xpu.is_available": _always(False),
-        "torch.mps.is_available": _always(False),
-        "torch.backends.mps.is_available": _always(False),
-    }
-    if path in plain:
-        return plain[path]
-    if device is None:
-        return _NOT_KNOWN
-    capability = divmod(device.arch, 10)
-    answers: dict[str, Any] = {
-        "is_available": True,
-        "device_count": 1,
-        "current_device": 0,
-        "is_initialized": True,
-        "is_bf16_supported": True,
-        "get_device_capability": capability,
-        "get_arch_list": [f"sm_{device.arch}"],
-        "get_device_properties": types.SimpleNamespace(
-            major=capability[0],
-            minor=capability[1],
-            multi_processor_count=device.sm_count,
-            shared_memory_per_block_optin=device.shared_per_cta_optin_bytes,
-            regs_per_multiprocessor=device.registers_per_sm,
-            warp_size=32,
-            name="",
-            gcnArchName="",
-        ),
-    }
-    if path.startswith("torch.cuda.") and path.removeprefix("torch.cuda.") in answers:
-        return _always(answers[path.removeprefix("torch.cuda.")])
-    return _NOT_KNOWN
-
-
 # --- modules ---------------------------------------------------------------------------------------------------------
 
 
@@ -611,7 +459,7 @@ def _stand_in_module(owner: StandIns, name: str) -> ModuleType:
             if attr in ("__triton_builtin__", "__triton_aggregate__"):
                 raise AttributeError(attr)  # Triton lets modules pass, and asks again of what is taken from them
             return [] if attr == "__all__" else _dunder(owner, name, attr, name)
-        if _ABSENT.match(f"{name}.{attr}"):
+        if ABSENT.match(f"{name}.{attr}"):
             raise AttributeError(f"{name}.{attr}")
         return owner.child(f"{name}.{attr}")
 
@@ -645,7 +493,7 @@ class _TolerantLoader(importlib.abc.Loader):
         try:
             self._inner.exec_module(module)
         except (Exception, SystemExit) as bad:
-            if isinstance(bad, ImportError) and self._owner.guards and _guarded(sys._getframe(1), self._owner.target):
+            if isinstance(bad, ImportError) and self._owner.guards and guarded(sys._getframe(1), self._owner.target):
                 raise
             if self._owner.supply(bad):
                 self.exec_module(module)
@@ -729,7 +577,7 @@ class _LazyPackage:
 
     def _find(self, name: str) -> Any:
         package = self._module.__name__
-        exports = _exports(self._origin)
+        exports = exports_of(self._origin)
         if name == "__all__":
             if exports.all is None:
                 self._execute()
@@ -740,7 +588,7 @@ class _LazyPackage:
         if name in exports.sources:
             level, source, original = exports.sources[name]
             value = self._fetch(level, source, original)
-            if value is not _NOT_KNOWN:
+            if value is not NOT_KNOWN:
                 setattr(self._module, name, value)
                 return value
         if name not in exports.assigned and importlib.util.find_spec(f"{package}.{name}") is not None:
@@ -750,7 +598,7 @@ class _LazyPackage:
         if name not in exports.sources and name not in exports.assigned:
             for level, source in exports.stars:
                 value = self._fetch(level, source, name)
-                if value is not _NOT_KNOWN:
+                if value is not NOT_KNOWN:
                     return value
             if not exports.has_getattr:
                 raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -773,7 +621,7 @@ class _LazyPackage:
             try:
                 return importlib.import_module(f"{dotted}.{name}")
             except ImportError:
-                return _NOT_KNOWN
+                return NOT_KNOWN
         try:
             return getattr(importlib.import_module(dotted), name)
         except AttributeError:
@@ -781,7 +629,7 @@ class _LazyPackage:
         try:
             return importlib.import_module(f"{dotted}.{name}")
         except ImportError:
-            return _NOT_KNOWN
+            return NOT_KNOWN
 
     _own_getattr: Callable[[str], Any] | None = None
 
@@ -806,146 +654,6 @@ class _LazyPackage:
                 self._module.__getattr__ = ours  # type: ignore[method-assign]
 
 
-@dataclass(frozen=True)
-class _Exports:
-    """What an `__init__` says it defines: constants, re-exports (name -> level, module, name there), `import *`."""
-
-    constants: Mapping[str, Any]
-    sources: Mapping[str, tuple[int, str, str]]
-    stars: tuple[tuple[int, str], ...]
-    assigned: frozenset[str]
-    all: tuple[str, ...] | None
-    has_getattr: bool
-
-
-@functools.lru_cache(maxsize=4096)
-def _exports(origin: Path) -> _Exports:
-    constants: dict[str, Any] = {}
-    sources: dict[str, tuple[int, str, str]] = {}
-    stars: list[tuple[int, str]] = []
-    assigned: set[str] = set()
-    everything: tuple[str, ...] | None = None
-    for node in _top_level(_tree(str(origin)).body):
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if alias.name == "*":
-                    stars.append((node.level, node.module or ""))
-                else:
-                    sources[alias.asname or alias.name] = (node.level, node.module or "", alias.name)
-        elif isinstance(node, ast.Import):
-            assigned |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            assigned.add(node.name)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
-                    assigned.add(name)
-                    with contextlib.suppress(ValueError, TypeError):
-                        constants[name] = ast.literal_eval(node.value)
-    listed = constants.pop("__all__", None)
-    if isinstance(listed, (list, tuple)) and all(isinstance(n, str) for n in listed):
-        everything = tuple(listed)
-    plain = {n: v for n, v in constants.items() if isinstance(v, (int, float, str, bool, type(None)))}
-    return _Exports(plain, sources, tuple(stars), frozenset(assigned), everything, "__getattr__" in assigned)
-
-
-def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        yield node
-        if isinstance(node, (ast.If, ast.Try, ast.With)):
-            for name in ("body", "orelse", "finalbody"):
-                yield from _top_level(getattr(node, name, ()))
-            for handler in getattr(node, "handlers", ()):
-                yield from _top_level(handler.body)
-
-
-@functools.lru_cache(maxsize=4096)
-def _tree(file: str) -> ast.Module:
-    try:
-        return ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ast.Module(body=[], type_ignores=[])
-
-
-# --- guarded imports -------------------------------------------------------------------------------------------------
-
-_CATCHES_IMPORTS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-
-
-@functools.lru_cache(maxsize=4096)
-def _guarded_lines(file: str) -> tuple[tuple[int, int], ...]:
-    """The ranges of lines whose failing imports the file itself deals with."""
-    ranges = []
-    for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Try):
-            if any(_deals_with_imports(handler) for handler in node.handlers):
-                ranges.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno))
-        elif isinstance(node, ast.With) and any(_suppresses(item.context_expr) for item in node.items):
-            ranges.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno))
-    return tuple(ranges)
-
-
-def _deals_with_imports(handler: ast.ExceptHandler) -> bool:
-    if any(isinstance(statement, ast.Raise) for statement in handler.body):
-        return False
-    if handler.type is None:
-        return True
-    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any((n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "")) in _CATCHES_IMPORTS for n in caught)
-
-
-def _suppresses(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name == "suppress" and any(getattr(a, "id", "") in _CATCHES_IMPORTS for a in node.args)
-
-
-def _guarded(frame: FrameType | None, target: str) -> bool:
-    """Whether an import that fails in `frame` is dealt with by the code that is being loaded, up to `target`'s own."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith("<frozen importlib"):
-            if file.startswith(_HERE):
-                if not file.endswith("stand_ins.py"):
-                    return False  # beyond it lies this tool
-            elif any(first <= frame.f_lineno <= last for first, last in _guarded_lines(file)):
-                return True
-            if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == target:
-                return False
-        frame = frame.f_back
-    return False
-
-
-def _importer_is_left_alone(frame: FrameType | None) -> bool:
-    """Whether the import comes from the standard library, this tool, Triton or another package that is whole."""
-    # Frozen import machinery and generated code ("<string>") speak for who called them.
-    while frame is not None and (
-        frame.f_code.co_filename.startswith("<") or Path(frame.f_code.co_filename).name == "stand_ins.py"
-    ):
-        frame = frame.f_back
-    if frame is None:
-        return True
-    file = frame.f_code.co_filename
-    if file.startswith(_STDLIB) and "site-packages" not in file and "dist-packages" not in file:
-        # import_module() is the standard library's, and speaks for who calls it.
-        return not file.endswith("importlib/__init__.py") or _importer_is_left_alone(frame.f_back)
-    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return top in _LEFT_ALONE and not (top == "occupancy_cli" and file.endswith("loading.py"))
-
-
-def _only_asked(frame: FrameType | None) -> bool:
-    """Whether this is `importlib.util.find_spec` asking if a module is there, not an import."""
-    for _ in range(6):
-        if frame is None:
-            return False
-        if frame.f_code.co_name == "find_spec" and frame.f_code.co_filename.endswith(("util.py", "importlib.util>")):
-            return True
-        frame = frame.f_back
-    return False
-
-
 # --- the import hooks ------------------------------------------------------------------------------------------------
 
 
@@ -960,10 +668,10 @@ class _FirstFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         top = fullname.partition(".")[0]
         if top in self._owner.hidden:
-            if not _importer_is_left_alone(sys._getframe(1)):
+            if not importer_is_left_alone(sys._getframe(1)):
                 self._owner.reasons.setdefault(top, "has no GPU here to answer for")
             return importlib.machinery.ModuleSpec(fullname, _StandInLoader(self._owner), is_package=True)
-        if top in _LEFT_ALONE or top in sys.stdlib_module_names:
+        if top in LEFT_ALONE or top in sys.stdlib_module_names:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
@@ -991,12 +699,12 @@ class _LastFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         owner = self._owner
         wanted = owner.target
-        if fullname == wanted or wanted.startswith(f"{fullname}.") or _only_asked(sys._getframe(1)):
+        if fullname == wanted or wanted.startswith(f"{fullname}.") or only_asked(sys._getframe(1)):
             return None
         top = fullname.partition(".")[0]
-        if top in sys.stdlib_module_names or _importer_is_left_alone(sys._getframe(1)):
+        if top in sys.stdlib_module_names or importer_is_left_alone(sys._getframe(1)):
             return None
-        if owner.guards and top != "torch" and _guarded(sys._getframe(1), owner.target):
+        if owner.guards and top != "torch" and guarded(sys._getframe(1), owner.target):
             return None
         parent = fullname.rpartition(".")[0]
         if not (parent and isinstance(_loader_of(parent), _StandInLoader)):

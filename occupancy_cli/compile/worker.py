@@ -89,12 +89,12 @@ _loaded: dict[int, Loaded] = {}
 
 def load(source: Mapping[str, Any]) -> Loaded:
     """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
-    from occupancy_cli.compile import loading, stand_ins, triton_front
+    from occupancy_cli.compile import loading, torch_answers, triton_front
 
     front: Any = triton_front
     driver = front.runtime_driver.active
     properties = driver.utils.get_device_properties(0)
-    device = stand_ins.Device(
+    device = torch_answers.Device(
         arch=driver.get_current_target().arch,
         sm_count=properties["multiprocessor_count"],
         shared_per_cta_optin_bytes=properties["max_shared_mem"],
