@@ -50,7 +50,7 @@ class UnknownNameError(InputError):
 
 
 class CompileError(OccupancyError):
-    """A kernel or config did not compile; `data['kind']` says how (see `occupancy_cli.compile.outcome`)."""
+    """A kernel or config did not compile; `data['kind']` says how (see `occupancy_cli.compile.request.Kind`)."""
 
 
 class MissingDependencyError(OccupancyError):

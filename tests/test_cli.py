@@ -260,6 +260,22 @@ def test_the_table_at_160_columns_is_frozen() -> None:
     assert rendered(160) == WIDE
 
 
+def test_what_holds_is_one_line_a_rule_with_the_config_nearest_its_limit() -> None:
+    def finding(rule: str, required: int, limit: int, unit: str) -> schema.Finding:
+        return schema.Finding(
+            level="ok", kernel="k", gpu="g", config={}, rule=rule, message="", required=required, limit=limit, unit=unit
+        )
+
+    findings = [finding("min_ctas_per_sm", n, 2, "CTAs/SM") for n in (5, 3, 4)]
+    findings += [finding("max_spill_bytes", n, 64, "bytes") for n in (8, 32, 0)]
+    console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: SIM115, PTH123
+    render(schema.Report(command="check", toolchain=schema.Toolchain(occupancy="0"), findings=findings), console)
+    assert [line.rstrip() for line in console.export_text().splitlines()] == [
+        "ok   k on g: max_spill_bytes holds for 3 launches, at most 32 of 64 bytes",
+        "ok   k on g: min_ctas_per_sm holds for 3 launches, at least 3 CTAs/SM, 2 are asked for",
+    ]
+
+
 NARROW = """\
 kernel[clone .x] on RTX PRO 6000 [Blackwell] (CC 12.0, 188 SMs), Triton 3.6.0
 batch 80, BLOCK_H 32 (environment BLOCK_H)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, points, prepare
@@ -93,12 +94,15 @@ def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) 
     if autotune is None or not autotune["prunes"] or kernel.given.spec.configs != "autotune":
         return frozenset()
     left_out = set()
+    tuned = {n for c in autotune["configs"] for n in c}
+    kept: dict[CompileRequest, list[dict[str, Any]]] = {}
     for point in chosen:
-        # What the pruning function sees is the call without the config.
-        config = {n for c in autotune["configs"] for n in c}
-        constexprs = tuple((n, v) for n, v in point.main.request.constexprs if n not in config)
-        kept = service.pruned_configs(replace(point.main.request, constexprs=constexprs, options=()))
-        if not any(all(point.config.get(n) == v for n, v in c.items()) for c in kept):
+        # What the pruning function sees is the call without the config: many points share it.
+        constexprs = tuple((n, v) for n, v in point.main.request.constexprs if n not in tuned)
+        call = replace(point.main.request, constexprs=constexprs, options=())
+        if call not in kept:
+            kept[call] = service.pruned_configs(call)
+        if not any(all(point.config.get(n) == v for n, v in c.items()) for c in kept[call]):
             left_out.add(id(point))
     return frozenset(left_out)
 

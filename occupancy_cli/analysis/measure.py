@@ -158,7 +158,7 @@ def measure(
                 timer.open()
             header = TimesHeader(
                 kernel=kernel_text,
-                source_sha256=sources_sha256([kernel.source, *(s for s, _ in kernel.followers)]),
+                source_sha256=sources_sha256([kernel.source, *(site.source for site in kernel.followers)]),
                 gpu=gpu.id,
                 device=machine.device,
                 compute_capability=gpu.compute_capability,

@@ -59,7 +59,7 @@ def measured_kernel(
             raise InputError(text, where=times.path, hint=f"Run it with Triton {header.triton}.")
         notes.append(f"{text}: predictions are for other binaries than those that were timed")
     kernel = prepare(given, gpu, service.describe, {}, {})
-    now = sources_sha256([kernel.source, *(source for source, _ in kernel.followers)])
+    now = sources_sha256([kernel.source, *(site.source for site in kernel.followers)])
     if header.source_sha256 and now and header.source_sha256 != now:
         raise InputError(
             "the kernel's source has changed since it was measured", where=times.path, hint="Measure it again."

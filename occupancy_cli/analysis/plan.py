@@ -61,17 +61,32 @@ class Point:
 
 
 @dataclass(frozen=True)
+class LaunchSite:
+    """One launch of the spec (`at`: its place there) with the kernel that it names."""
+
+    launch: Launch
+    at: KeyPath
+    source: KernelSource
+    description: KernelDescription
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel ready to be planned: its input, its signature and those of its followers, its settings."""
 
     given: KernelInput
     source: KernelSource
     description: KernelDescription
-    followers: tuple[tuple[KernelSource, KernelDescription], ...]
+    followers: tuple[LaunchSite, ...]
     settings: Mapping[str, Setting]
     overrides: Mapping[str, Setting] = field(default_factory=dict)
     configs: tuple[Mapping[str, Any], ...] = ({},)
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def site(self) -> LaunchSite:
+        """The main kernel's launch."""
+        return LaunchSite(self.given.spec, (), self.source, self.description)
 
 
 Describe = Callable[[KernelSource, Target], KernelDescription]
@@ -104,11 +119,11 @@ def prepare(
     description = describe(source, target_of(gpu))
     followers = []
     for i, launch in enumerate(spec.followed_by):
-        ref = parse_ref(launch.kernel, given.folder, document.where(("followed_by", i, "kernel")))
-        follower = kernel_source(ref)
-        followers.append((follower, describe(follower, target_of(gpu))))
-        _check_names(given, launch, followers[-1][1], ("followed_by", i))
-    _check_names(given, spec, description, (), sets)
+        at: KeyPath = ("followed_by", i)
+        follower = kernel_source(parse_ref(launch.kernel, given.folder, document.where((*at, "kernel"))))
+        followers.append(LaunchSite(launch, at, follower, describe(follower, target_of(gpu))))
+        _check_names(given, followers[-1])
+    _check_names(given, LaunchSite(spec, (), source, description), sets)
     if table_names is None and isinstance(spec.configs, ConfigTable):
         raise InputError(
             "config tables are read by analyze, check and recommend only", where=document.where(("configs",))
@@ -130,9 +145,8 @@ def _tuned(description: KernelDescription) -> set[str]:
     return set() if description.autotune is None else {n for c in description.autotune["configs"] for n in c}
 
 
-def _check_names(
-    given: KernelInput, launch: Launch, description: KernelDescription, at: KeyPath, set_names: Iterable[str] = ()
-) -> None:
+def _check_names(given: KernelInput, site: LaunchSite, set_names: Iterable[str] = ()) -> None:
+    launch, at, description = site.launch, site.at, site.description
     where = given.document.where
     for name in launch.arguments:
         if name not in description.arguments:
@@ -227,11 +241,8 @@ def make_point(
     spec = kernel.given.spec
     config = {**config, **{n: v for n, v in override.items() if n in config or n in LAUNCH_OPTIONS}}
     names = names_of(kernel, settings, config, override)
-    main = _plan_launch(kernel, spec, (), kernel.source, kernel.description, names, config, gpu, stop_above)
-    followers = tuple(
-        _plan_launch(kernel, launch, ("followed_by", i), source, description, names, _first(launch), gpu, None)
-        for i, (launch, (source, description)) in enumerate(zip(spec.followed_by, kernel.followers, strict=True))
-    )
+    main = _plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
+    followers = tuple(_plan_launch(kernel, site, names, _first(site.launch), gpu, None) for site in kernel.followers)
     shown = dict(main.request.constexprs) | {
         n: v for n, v in {**DEFAULT_OPTIONS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
     }
@@ -281,57 +292,51 @@ def value_of(given: KernelInput, value: Any, names: Mapping[str, Any], at: KeyPa
 
 def _plan_launch(
     kernel: Kernel,
-    launch: Launch,
-    at: KeyPath,
-    source: KernelSource,
-    description: KernelDescription,
+    site: LaunchSite,
     names: Mapping[str, Any],
     config: Mapping[str, Any],
     gpu: GpuProfile,
     stop_above: int | None,
 ) -> LaunchPlan:
-    given = kernel.given
-    read = kernel.memo.setdefault(("reads", at), None) or _names_read(given, launch, description, at)
-    kernel.memo[("reads", at)] = read
+    given, launch, at = kernel.given, site.launch, site.at
+    if ("reads", at) not in kernel.memo:
+        kernel.memo["reads", at] = _names_read(given, site)
     # Over a sweep few launches differ in what they are called with: each distinct call is worked out once.
+    read = kernel.memo["reads", at]
     called_with = (at, stop_above, gpu.id, tuple(config.items()), tuple((n, names.get(n)) for n in read))
-    known = kernel.memo.get(called_with)
-    if known is None:
-        known = _request(kernel, launch, at, source, description, names, config, gpu, stop_above)
-        kernel.memo[called_with] = known
-    request, assumed = known
+    if called_with not in kernel.memo:
+        kernel.memo[called_with] = _request(kernel, site, names, config, gpu, stop_above)
+    request, assumed = kernel.memo[called_with]
     grid = None
     if launch.grid is not None:
         grid = tuple(_grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
     return LaunchPlan(launch, at, request, grid, names, assumed)
 
 
-def _names_read(given: KernelInput, launch: Launch, description: KernelDescription, at: KeyPath) -> tuple[str, ...]:
+def _names_read(given: KernelInput, site: LaunchSite) -> tuple[str, ...]:
     """The names that the arguments, constexprs and options of a launch may depend on."""
-    read = {*description.constexprs, *description.arguments, *LAUNCH_OPTIONS}
-    for name, argument in launch.arguments.items():
+    read = {*site.description.constexprs, *site.description.arguments, *LAUNCH_OPTIONS}
+    for name, argument in site.launch.arguments.items():
         if isinstance(argument.value, str):
-            read |= parse_expression(argument.value, given.document.where((*at, "arguments", name, "value"))).names
-    for name, value in launch.constexprs.items():
+            where = given.document.where((*site.at, "arguments", name, "value"))
+            read |= parse_expression(argument.value, where).names
+    for name, value in site.launch.constexprs.items():
         if isinstance(value, str):
             with contextlib.suppress(InputError):  # a string constexpr that is no expression
-                read |= parse_expression(value, given.document.where((*at, "constexprs", name))).names
+                read |= parse_expression(value, given.document.where((*site.at, "constexprs", name))).names
     return tuple(sorted(read))
 
 
 def _request(
     kernel: Kernel,
-    launch: Launch,
-    at: KeyPath,
-    source: KernelSource,
-    description: KernelDescription,
+    site: LaunchSite,
     names: Mapping[str, Any],
     config: Mapping[str, Any],
     gpu: GpuProfile,
     stop_above: int | None,
 ) -> tuple[CompileRequest, tuple[str, ...]]:
     """What to compile for one launch, and what was assumed for it."""
-    given = kernel.given
+    given, launch, at, description = kernel.given, site.launch, site.at, site.description
     assumed: list[str] = []
     specialized = {p["name"] for p in description.params if p["specializes"]}
     arguments = []
@@ -340,11 +345,11 @@ def _request(
         if argument is not None:
             value = _argument(given, name, argument, names, (*at, "arguments", name), assumed)
             arguments.append(value if name in specialized else replace(value, specializes=False))
-    constexprs = _constexprs(given, launch, description, names, config, at)
+    constexprs = _constexprs(given, site, names, config)
     options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
     declared = {n for n, a in launch.arguments.items() if a.heuristic} | set(launch.constexprs)
     request = CompileRequest(
-        source,
+        site.source,
         target_of(gpu),
         tuple(arguments),
         tuple(constexprs.items()),
@@ -378,13 +383,9 @@ def _argument(
 
 
 def _constexprs(
-    given: KernelInput,
-    launch: Launch,
-    description: KernelDescription,
-    names: Mapping[str, Any],
-    config: Mapping[str, Any],
-    at: KeyPath,
+    given: KernelInput, site: LaunchSite, names: Mapping[str, Any], config: Mapping[str, Any]
 ) -> dict[str, Any]:
+    launch, at, description = site.launch, site.at, site.description
     values: dict[str, Any] = {}
     missing = []
     for param in description.params:

@@ -170,7 +170,6 @@ class CompileOutcome:
     notes: tuple[str, ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
     timings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    buffers: tuple[Mapping[str, Any], ...] = ()
     cached: bool = False
     binary: tuple[str, str] | None = None
 

@@ -16,8 +16,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -205,7 +205,7 @@ class CompileService:
                 if keep_in is not None:
                     message["keep_in"] = str(keep_in)
                 futures[pool.submit(perform, message, self.limits)] = index
-            for future in _as_they_finish(futures):
+            for future in as_completed(futures):
                 index = futures[future]
                 outcomes[index] = self._finish(todo[index], future)
                 if self._progress:
@@ -264,13 +264,6 @@ class CompileService:
         return self._threads
 
 
-def _as_they_finish(futures: Iterable[Future[dict[str, Any]]]) -> Iterator[Future[dict[str, Any]]]:
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
-        yield from done
-
-
 def _size(request: CompileRequest) -> float:
     """A guess at how long a compile takes beside others: larger tiles and fewer warps compile longer."""
     product = 1.0
@@ -302,7 +295,6 @@ def outcome_from(payload: Mapping[str, Any]) -> CompileOutcome:
         notes=tuple(payload.get("notes", ())),
         toolchain=tuple(sorted(payload.get("toolchain", {}).items())),
         timings=payload.get("timings", {}),
-        buffers=tuple(payload.get("buffers", ())),
     )
 
 

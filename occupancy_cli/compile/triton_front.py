@@ -308,7 +308,6 @@ class Allocation:
         self.shared_bytes: int | None = None
         self.tmem_columns = 0
         self.num_warps = 0
-        self.ttgir = ""
 
     def read(self, module: Any, metadata: Mapping[str, Any]) -> None:
         """Take the figures from the module's attributes, and stop if they ask for it."""
@@ -317,7 +316,6 @@ class Allocation:
             return
         self.tmem_columns = module.get_int_attr("ttg.tensor_memory_size") or 0
         self.num_warps = module.get_int_attr("ttg.total-num-warps") or metadata["num_warps"]
-        self.ttgir = str(module)
         if self.stop_above is not None and self.shared_bytes > self.stop_above:
             raise _Stopped
 
@@ -412,7 +410,7 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
 
     `values` holds every argument, constexpr and launch option by name. The compile ends after shared-memory allocation
     when that needs more than `stop_above` bytes (-1: always; None: never). Returns plain data: `shared_bytes`,
-    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`, `ttgir_allocated` (TTGIR with allocation offsets)
+    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`
     and, of a compile that went on, `cubin` (bytes), `ttgir` and the kernel's `name`. Raises what Triton raises, and
     `EarlyStopUnavailable` where this Triton cannot be watched.
     """
@@ -428,9 +426,8 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
             "num_warps": allocation.num_warps,
             "num_ctas": int(values.get("num_ctas", 1)),
             "tmem_columns": allocation.tmem_columns,
-            "ttgir_allocated": allocation.ttgir,
         }
-    return _compiled(compiled) | {"ttgir_allocated": allocation.ttgir}
+    return _compiled(compiled)
 
 
 def compile_plainly(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:

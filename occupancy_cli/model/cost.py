@@ -17,6 +17,7 @@ uncertain; nothing is filled in silently.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -241,6 +242,7 @@ class LaunchModel:
         return CtaTimes(tuple(start[0].tolist()), tuple(iteration[0].tolist()))
 
 
+@functools.lru_cache(maxsize=2048)  # a sweep asks for the same few kernels thousands of times
 def launch_model(
     gpu: GpuRates,
     resources: KernelResources,

@@ -276,8 +276,13 @@ def _findings(findings: list[Finding]) -> list[RenderableType]:
     good = sorted((f for f in findings if f.level == "ok"), key=group)
     for (_, kernel, gpu, rule), members in groupby(good, key=group):
         held = list(members)
-        worst = max(held, key=lambda f: f.required or 0) if rule != "min" else held[0]
-        limit = f", at most {worst.required:,} of {worst.limit:,} {worst.unit}" if worst.required is not None else ""
+        # The one that is nearest to its limit speaks for all.
+        least = rule.startswith("min_")
+        worst = (min if least else max)(held, key=lambda f: f.required or 0)
+        limit = ""
+        if worst.required is not None:
+            needed = f"{worst.required:,} {worst.unit}, {worst.limit:,} are asked for"
+            limit = f", at least {needed}" if least else f", at most {worst.required:,} of {worst.limit:,} {worst.unit}"
         line = Text("ok   ", style="green")
         count = f"{len(held)} {'launch' if len(held) == 1 else 'launches'}"
         line.append(f"{_place(worst)}{kernel} on {gpu}: {rule} holds for {count}{limit}", style="")
