@@ -363,6 +363,47 @@ __global__ void read_kernel(const uint4* data, uint32_t* out, size_t count, int 
   if (sum == 12345) out[0] = sum;
 }
 
+// A tile of a matrix with long rows: PIECE bytes of each of many rows `stride` bytes apart, then the next PIECE bytes of
+// each. 16 bytes a lane.
+template <int PIECE>
+__global__ void tiles_kernel(const uint8_t* data, uint32_t* out, size_t rows, int stride) {
+  constexpr int kLanes = PIECE / 16, kUnroll = 4;
+  int groups = blockDim.x / kLanes;
+  size_t row = blockIdx.x * static_cast<size_t>(groups) * kUnroll + threadIdx.x / kLanes;
+  uint32_t sum = 0;
+  for (int k = 0; k < stride; k += PIECE) {
+    uint4 v[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++) {
+      size_t at = row + static_cast<size_t>(u) * groups;
+      const uint8_t* from = data + at * stride + k + threadIdx.x % kLanes * 16;
+      v[u] = at < rows ? __ldcg(reinterpret_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++) sum += v[u].x + v[u].y + v[u].z + v[u].w;
+  }
+  if (sum == 12345) out[0] = sum;
+}
+// A gather: PIECE bytes at the start of each of `pieces` (a power of two) slots of 512 bytes, in scattered order.
+template <int PIECE>
+__global__ void gather_kernel(const uint8_t* data, uint32_t* out, uint32_t pieces) {
+  constexpr int kLanes = PIECE / 16, kUnroll = 4;
+  uint32_t groups = gridDim.x * (blockDim.x / kLanes);
+  uint32_t sum = 0;
+  for (uint32_t i = blockIdx.x * (blockDim.x / kLanes) + threadIdx.x / kLanes; i < pieces; i += groups * kUnroll) {
+    uint4 v[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++) {
+      uint32_t slot = ((i + u * groups) * 2654435761u) & (pieces - 1);
+      const uint8_t* from = data + static_cast<size_t>(slot) * 512 + threadIdx.x % kLanes * 16;
+      v[u] = i + u * groups < pieces ? __ldcg(reinterpret_cast<const uint4*>(from)) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; u++) sum += v[u].x + v[u].y + v[u].z + v[u].w;
+  }
+  if (sum == 12345) out[0] = sum;
+}
+
 template <class Launch>
 static double micros(Launch launch, int nodes) {
   cudaStream_t stream;
@@ -390,6 +431,22 @@ static double micros(Launch launch, int nodes) {
   CHECK(cudaGraphDestroy(graph));
   CHECK(cudaStreamDestroy(stream));
   return best * 1e3 / nodes;
+}
+
+template <int PIECE>
+static void time_pieces(const uint8_t* data, int sms) {
+  char name[96];
+  size_t bytes = size_t(2) << 30;
+  for (int stride : {1024, 2048, 4096, 16384}) {
+    size_t rows = bytes / stride, rows_a_cta = 256 / (PIECE / 16) * 4;
+    unsigned ctas = static_cast<unsigned>((rows + rows_a_cta - 1) / rows_a_cta);
+    snprintf(name, sizeof name, "dram_read_tiles_of_%d_bytes_stride_%d_gbps", PIECE, stride);
+    put(name, bytes / 1e3 / micros([&](cudaStream_t s) { tiles_kernel<PIECE><<<ctas, 256, 0, s>>>(data, g_out, rows, stride); }, 1));
+  }
+  uint32_t pieces = 1u << 23;
+  snprintf(name, sizeof name, "dram_gather_of_%d_bytes_gbps", PIECE);
+  put(name, double(pieces) * PIECE / 1e3 /
+                micros([&](cudaStream_t s) { gather_kernel<PIECE><<<sms * 8, 256, 0, s>>>(data, g_out, pieces); }, 1));
 }
 
 int main() {
@@ -492,6 +549,12 @@ int main() {
   CHECK(cudaMemset(big, 0, bytes));
   put("dram_read_gbps",
       bytes / 1e3 / micros([&](cudaStream_t s) { read_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, g_out, bytes / 16, 1); }, 1));
+  const uint8_t* whole = reinterpret_cast<const uint8_t*>(big);
+  time_pieces<32>(whole, gpu.multiProcessorCount);
+  time_pieces<64>(whole, gpu.multiProcessorCount);
+  time_pieces<128>(whole, gpu.multiProcessorCount);
+  time_pieces<256>(whole, gpu.multiProcessorCount);
+  time_pieces<512>(whole, gpu.multiProcessorCount);
   size_t part = size_t(16) << 20;
   double once = micros([&](cudaStream_t s) { read_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, g_out, part / 16, 4); }, 1);
   double more = micros([&](cudaStream_t s) { read_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, g_out, part / 16, 36); }, 1);

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from occupancy_cli.compile.ir_work import TtgirKernel, parse_ttgir, read_work, trip_counts, with_sass
+from occupancy_cli.compile.timing import merged
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.model.cost import KernelLaunch
 from occupancy_cli.model.occupancy import occupancy
@@ -104,8 +105,10 @@ class Surface:
             ir = read_work(parsed, values, ())
             self._work[key, held] = with_sass(ir, code["sass"], self.gpu, resources, held)
         shape = self._shape(about, row, parsed, values, grid)
+        given = {name: float(_value(text, row)) for name, text in about.get("work", {}).items()}
+        work = merged(CtaWork(**given), self._work[key, held])
         name = f"{about['kernel']} {dict(self.config(row))}" if about.get("measured") else about["kernel"]
-        return KernelLaunch(name, resources, Held(held), self._work[key, held], shape)
+        return KernelLaunch(name, resources, Held(held), work, shape)
 
     def _shape(
         self,
@@ -129,6 +132,11 @@ class Surface:
         if counts is None:
             counts = np.ones(int(np.prod(grid)))
         return LaunchShape.ragged(grid, counts)
+
+
+def _is_marked(row: Mapping[str, Any]) -> bool:
+    """Whether a point's time does not stand for the GPU alone at its own clock."""
+    return bool(row.get("throttled") or row.get("shared"))
 
 
 def _value(text: Any, row: Mapping[str, Any]) -> Any:
@@ -170,7 +178,7 @@ def read_surface(path: Path) -> Surface:
             row = {**constants, **measured}
             for derived, text in about.get("derived", {}).items():
                 row[derived] = _value(text, row)
-            (marked if row.get("throttled") or row.get("shared") else rows).append(row)
+            (marked if _is_marked(row) else rows).append(row)
     code_path = path.with_name(f"{name}.code.json.xz")
     code = json.loads(lzma.decompress(code_path.read_bytes())) if code_path.is_file() else {}
     return Surface(name, about, rows, code, marked)

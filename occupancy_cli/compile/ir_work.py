@@ -33,11 +33,12 @@ from occupancy_cli.compile.sass import (
     warp_path,
 )
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.pipeline import SmGpu, l1_bytes, sm_rates, time_path
+from occupancy_cli.model.pipeline import DRAM_BANDWIDTH_SHARE, SmGpu, dram_share, l1_bytes, sm_rates, time_path
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork
 
 Ints = npt.NDArray[np.int64]
+Axes = tuple[tuple[int, int], ...]
 Floats = npt.NDArray[np.float64]
 
 _BITS = {
@@ -63,7 +64,9 @@ class MemoryAccess:
     counts 64 times), `sector_bytes` the distinct 32-byte sectors they lie in, None where the address could not be read;
     elements that are known to be masked count in none. `bytes_per_lane` is what a lane moves at
     once and `lines_per_warp` the 128-byte lines that one warp's access touches on average, None where the layout or the
-    address could not be read. `gathered` says that its address depends on loaded data.
+    address could not be read. `gathered` says that its address depends on loaded data. `axes` pairs the grid axes that
+    its address depends on with how many neighbouring programs share it (1: each its own); None where that is not a
+    matter of single axes. `pointer` is the argument it goes through, `addresses` the bytes' places relative to it.
     """
 
     where: str
@@ -77,6 +80,9 @@ class MemoryAccess:
     bytes_per_lane: int | None
     lines_per_warp: float | None
     gathered: bool
+    axes: Axes | None = ()
+    pointer: str | None = None
+    addresses: Ints | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -464,6 +470,14 @@ def _touch(
     return together * element_bytes, (float(np.mean(counts)) if counts else None)
 
 
+def _run_bytes(addresses: Ints, element_bytes: int) -> float:
+    """Bytes that lie beside one another, averaged over the bytes: of each run of consecutive addresses."""
+    at = np.unique(addresses)
+    starts = np.flatnonzero(np.diff(at, prepend=at[0] - 2 * element_bytes) > element_bytes)
+    lengths = np.diff(starts, append=at.size) * element_bytes
+    return float((lengths.astype(float) ** 2).sum() / lengths.sum())
+
+
 def _contiguous(at: Ints, count: int, element_bytes: int) -> bool:
     """Whether each run of `count` registers holds consecutive, aligned elements on every lane."""
     runs = at.reshape(-1, count, *at.shape[1:])
@@ -482,7 +496,7 @@ class _Value:
 
     `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `guessed` those
     that depend on an argument without a value; `loads` is the length of the longest chain of loads that led here.
-    `expression` is a scalar's text.
+    `expression` is a scalar's text. `axes` are the grid axes it depends on, as in `MemoryAccess`.
     """
 
     numbers: Ints | None = None
@@ -492,9 +506,23 @@ class _Value:
     guessed: bool = False
     loads: int = 0
     expression: str | None = None
+    axes: Axes | None = ()
 
 
 _UNKNOWN = _Value()
+
+
+def _axes(values: Sequence[_Value]) -> Axes | None:
+    """The grid axes that a value made of `values` depends on."""
+    found: dict[int, int] = {}
+    for value in values:
+        if value.axes is None:
+            return None
+        for axis, together in value.axes:
+            found[axis] = min(found.get(axis, together), together)
+    return tuple(sorted(found.items()))
+
+
 _COMPARE = {
     "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "sgt": np.greater,
     "sge": np.greater_equal, "ult": np.less, "ule": np.less_equal, "ugt": np.greater, "uge": np.greater_equal,
@@ -507,6 +535,8 @@ _ARITHMETIC: dict[str, tuple[Any, str]] = {
     "shli": (np.left_shift, "({} << {})"), "shrsi": (np.right_shift, "({} >> {})"),
     "shrui": (np.right_shift, "({} >> {})"),
 }  # fmt: skip
+# What keeps programs apart that were apart before; other scalar arithmetic may bring them together.
+_KEEPS_AXES = {"addi", "subi", "muli", "extsi", "extui", "trunci", "index_cast", "bitcast"}
 _FLOAT_OPS = {
     "arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "arith.maximumf": 1, "arith.minimumf": 1,
     "arith.maxnumf": 1, "arith.minnumf": 1, "math.exp2": 1, "math.exp": 1, "math.log2": 1, "math.log": 1,
@@ -534,6 +564,18 @@ class _Found:
     after: bool
     access: MemoryAccess | None = None
     loads: int = 0
+
+
+def _divided(came: Sequence[_Value]) -> Axes | None:
+    """Axes of the quotient of a program id and a constant: neighbours come together."""
+    number, divisor = came[0], came[1].numbers
+    if number.axes is None or len(number.axes) != 1 or came[1].axes or came[1].loaded or divisor is None:
+        return None
+    plain = number.expression == f"pid{number.axes[0][0]}"
+    if not plain or divisor.size != 1 or int(divisor.reshape(-1)[0]) < 1:
+        return None
+    axis, together = number.axes[0]
+    return ((axis, together * int(divisor.reshape(-1)[0])),)
 
 
 def _argument_names(function: _Function, arguments: Mapping[str, Any]) -> list[str]:
@@ -640,7 +682,7 @@ class _Reader:
             self._constant(op)
         elif name == "tt.get_program_id":
             axis = "xyz".index(op.text.split()[1][0]) if len(op.text.split()) > 1 else 0
-            self.put(op, _Value(self.ids[axis], expression=f"pid{axis}"))
+            self.put(op, _Value(self.ids[axis], expression=f"pid{axis}", axes=((axis, 1),)))
         elif name == "tt.get_num_programs":
             axis = "xyz".index(op.text.split()[1][0]) if len(op.text.split()) > 1 else 0
             self.put(op, _Value(np.array([self.grid[axis]]), expression=f"programs{axis}"))
@@ -668,6 +710,7 @@ class _Reader:
                     loaded=any(v.loaded for v in came),
                     guessed=any(v.guessed for v in came),
                     loads=max((v.loads for v in came), default=0),
+                    axes=_axes(came),
                 ),
             )
         if name in _DOTS or name in _FLOAT_OPS or name in (
@@ -690,7 +733,7 @@ class _Reader:
             induction, lower, upper, step = header.groups()
             bounds = (self.get(lower), self.get(upper), self.get(step))
             self.trips[number] = bounds
-            self.values[induction] = replace(bounds[0], expression=None)
+            self.values[induction] = replace(bounds[0], expression=None, axes=_axes((bounds[0], bounds[2])))
         for name, start in pairs:
             # After the first iteration a carried value may depend on loads; its first value stands for all.
             self.values[name] = self.get(start)
@@ -728,7 +771,7 @@ class _Reader:
         came = [self.get(o) for o in op.operands]
         loaded, loads = any(v.loaded for v in came), max((v.loads for v in came), default=0)
         guessed = any(v.guessed for v in came)
-        result = _Value(loaded=loaded, guessed=guessed, loads=loads)
+        result = _Value(loaded=loaded, guessed=guessed, loads=loads, axes=_axes(came))
         numbers = [v.numbers for v in came]
         texts = [v.expression for v in came]
         if op.name in _SAME and came:
@@ -758,6 +801,8 @@ class _Reader:
                 result.numbers = numbers[0] - quotient * numbers[1] if kind.startswith("rem") else quotient
             if texts[0] is not None and texts[1] is not None:
                 result.expression = f"({texts[0]} {'%' if kind.startswith('rem') else '//'} {texts[1]})"
+        if result.axes and not op.is_tensor and kind not in _KEEPS_AXES:
+            result.axes = _divided(came) if kind in ("divsi", "divui", "floordivsi") else None
         self.put(op, result)
 
     def _shape(self, op: _Op) -> None:
@@ -797,6 +842,7 @@ class _Reader:
                 loaded=base.loaded or offset.loaded,
                 guessed=base.guessed or offset.guessed,
                 loads=max(base.loads, offset.loads),
+                axes=_axes((base, offset)),
                 expression=None,
             ),
         )
@@ -829,24 +875,24 @@ class _Reader:
         per_lane, lines = _touch(_layout(layout, self.layouts, shape), address, mask_numbers, bits // 8)
         if kind == "async copy" and per_lane is not None and per_lane < 4:
             per_lane = None
-        distinct, sectors = count, None
+        distinct, sectors, running = count, None, None
         if address is not None:
             running = address if mask_numbers is None else address[np.broadcast_to(mask_numbers, shape).astype(bool)]
             distinct = float(np.unique(running).size)
             sectors = float(np.unique(running // _SECTOR_BYTES).size * _SECTOR_BYTES)
         access = MemoryAccess(
             "loop" if self.loop_stack else "", kind, op.place, element, shape, distinct * bits / 8, count * bits / 8,
-            sectors, per_lane, lines, pointer.loaded,
+            sectors, per_lane, lines, pointer.loaded, pointer.axes, pointer.pointer, running,
         )  # fmt: skip
         loads = pointer.loads + (kind != "store")
         self.note(op, "access", access, loads)
         if kind == "load":
-            value = self._loaded_value(shape, element, loads)
+            value = replace(self._loaded_value(shape, element, loads), axes=pointer.axes)
             if not shape and pointer.pointer:
                 value.expression = f"{pointer.pointer}[]"
             self.put(op, value)
         else:
-            self.put(op, _Value(loaded=True, loads=loads))
+            self.put(op, _Value(loaded=True, loads=loads, axes=pointer.axes))
 
     def _mask(self, op: _Op, kind: str) -> _Value | None:
         if kind == "async copy":
@@ -878,15 +924,17 @@ class _Reader:
         size = float(np.prod(shape, dtype=np.int64)) * bits / 8
         loaded = any(self.get(o).loaded for o in op.operands)
         loads = max((self.get(o).loads for o in op.operands), default=0) + 1
+        axes = _axes([self.get(o) for o in op.operands])
         self.note(
             op,
             "access",
             MemoryAccess(
-                "loop" if self.loop_stack else "", kind, op.place, element, shape, size, size, size, None, None, loaded
-            ),
+                "loop" if self.loop_stack else "", kind, op.place, element, shape, size, size, size, None, None, loaded,
+                axes, self.get(op.operands[0]).pointer if op.operands else None,
+            ),  # fmt: skip
             loads,
         )
-        self.put(op, _Value(loaded=True, loads=loads))
+        self.put(op, _Value(loaded=True, loads=loads, axes=axes))
 
 
 def _simplified(kind: str, left: str, right: str, form: str) -> str:
@@ -946,6 +994,7 @@ def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = No
         shared_bytes_per_iteration=_shared_bytes(in_loop if main else reader.found),
         pipeline_depth=_depth(accesses, copies_ahead) if main else None,
         dependent_loads=_chain(in_loop) if main else None,
+        **_loads(accesses, "loop" if main else "prologue"),
     )
     iterations = None if counts is None else tuple(counts.tolist())
     return IrWork(kernel.name, kernel.num_warps, tuple(accesses), trip, iterations, work, tuple(sorted(reader.unread)))
@@ -1036,6 +1085,36 @@ def _depth(accesses: Sequence[MemoryAccess], ahead: Mapping[str, int]) -> float 
     if not total:
         return None
     return round(sum(a.bytes * max(ahead.get(a.place, 0), 1) for a in loads) / total, 2)
+
+
+def _loads(accesses: Sequence[MemoryAccess], where: str) -> dict[str, Any]:
+    """What `CtaWork` keeps of how the loads there reach memory."""
+    loads = [a for a in accesses if a.where == where and a.kind != "store"]
+    by_axes: dict[Axes | None, float] = {}
+    together: dict[tuple[str | None, str], list[MemoryAccess]] = {}
+    moved = needed = 0.0
+    for a in loads:
+        by_axes[a.axes] = by_axes.get(a.axes, 0.0) + a.bytes
+        together.setdefault((a.pointer, a.dtype), []).append(a)
+    for found in together.values():
+        # What several loads take through one pointer in an iteration arrives together: the parts of a row are one run.
+        moved += (loaded := sum(a.bytes for a in found))
+        places = [a.addresses for a in found if a.addresses is not None and a.addresses.size]
+        share = DRAM_BANDWIDTH_SHARE
+        if len(places) == len(found):
+            at = np.concatenate([p.reshape(-1) for p in places])
+            share = dram_share(_run_bytes(at, (element_bits(found[0].dtype) or 8) // 8))
+        needed += loaded / share
+    whole = sum(
+        max(math.prod(a.shape) * (element_bits(a.dtype) or 0) / 8, a.bytes) if a.kind == "async copy" else a.bytes
+        for a in accesses
+        if a.where == "loop"
+    )
+    return {
+        "whole_bytes_per_iteration": float(whole) or None,
+        "loads_by_axes": tuple((loaded, axes) for axes, loaded in by_axes.items()),
+        "dram_share": moved / needed if needed else None,
+    }
 
 
 def _chain(found: Sequence[_Found]) -> float | None:
@@ -1160,7 +1239,7 @@ def with_sass(
         return work
     timing = time_path(
         path,
-        sm_rates(gpu),
+        sm_rates(gpu, work.dram_share or DRAM_BANDWIDTH_SHARE),
         resources.num_warps,
         ctas_per_sm,
         ir.lines_by_bytes if ir is not None else {},

@@ -26,7 +26,7 @@ from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork, LoopMix
 
-MODEL_VERSION = 4
+MODEL_VERSION = 5
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""
 DISASSEMBLY_SECONDS = 60
 
@@ -76,6 +76,10 @@ def work_from(found: Mapping[str, Any]) -> CtaWork:
     data = dict(found["work"])
     flops = data["tensor_flops_per_iteration"]
     data["tensor_flops_per_iteration"] = None if flops is None else tuple((d, float(n)) for d, n in flops)
+    data["loads_by_axes"] = tuple(
+        (float(loaded), None if axes is None else tuple((int(a), int(n)) for a, n in axes))
+        for loaded, axes in data["loads_by_axes"]
+    )
     if data["loop_mix"] is not None:
         mix = dict(data["loop_mix"])
         for key in ("by_pipe", "tensor_by_shape"):
@@ -90,5 +94,5 @@ def merged(given: CtaWork, read: CtaWork | None) -> CtaWork:
     """What the spec gives, and for the rest what was read from the kernel's own text."""
     if read is None:
         return given
-    said = {f.name: v for f in dataclasses.fields(given) if (v := getattr(given, f.name)) is not None}
+    said = {f.name: v for f in dataclasses.fields(given) if (v := getattr(given, f.name)) != f.default}
     return dataclasses.replace(read, **said)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ from occupancy_cli.model.pipeline import (
     DRAM_LATENCY_CYCLES,
     L2_BYTES_PER_CYCLE_AND_SM,
     L2_BYTES_PER_CYCLE_FEW_SMS,
+    AtRate,
 )
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes, simulate
@@ -164,19 +165,39 @@ class TimeEstimate:
 
 
 @dataclass(frozen=True)
+class RateTimes:
+    """Times of a CTA for 1, 2, ... residents, in microseconds, while an SM's loads come at `bytes_per_cycle`."""
+
+    bytes_per_cycle: float
+    start: Floats
+    iteration: Floats
+
+
+def _at_rate(points: Sequence[RateTimes], bytes_per_cycle: Floats) -> tuple[Floats, Floats]:
+    """(start, iteration) at rates of shape [launches, residents]: linear in the time of a byte between the points, and
+    as at the nearest beyond them."""
+    start, iteration = (np.tile(each, (len(bytes_per_cycle), 1)) for each in (points[0].start, points[0].iteration))
+    for low, high in zip(points, points[1:], strict=False):
+        slow, fast = 1.0 / low.bytes_per_cycle, 1.0 / high.bytes_per_cycle
+        share = np.clip((slow - 1.0 / bytes_per_cycle) / (slow - fast), 0.0, 1.0)
+        start += share * (high.start - low.start)
+        iteration += share * (high.iteration - low.iteration)
+    return start, iteration
+
+
+@dataclass(frozen=True)
 class LaunchModel:
     """Everything about a kernel's time but the grid, so that many launches can be timed at once.
 
-    Arrays hold a value for 1, 2, ... residents, in microseconds, with memory near (L2) and far (DRAM). `few_*` are
-    (start, iteration) of a CTA alone on its SM while few SMs read. `None` bytes are unknown.
+    `near` and `far` are times with memory near (L2) and far (DRAM), by the rate that an SM's loads come at, ascending.
+    `masked_share` is what CTAs load of what the machine code's loads could. `None` bytes are unknown.
     """
 
     sm_count: int
     num_ctas: int
-    start_near: Floats
-    start_far: Floats
-    iteration_near: Floats
-    iteration_far: Floats
+    near: tuple[RateTimes, ...]
+    far: tuple[RateTimes, ...]
+    masked_share: float
     bytes_per_iteration: float | None
     bytes_per_cta: float
     l2_bytes: float | None
@@ -184,16 +205,17 @@ class LaunchModel:
     units_us: tuple[tuple[str, float], ...]
     cold: bool = False
     dram_bytes_per_cycle: float | None = None
-    few_near: Floats | None = None
-    few_far: Floats | None = None
 
     @property
     def ctas_per_sm(self) -> int:
-        return len(self.start_near)
+        return len(self.near[0].start)
 
-    def total_bytes(self, iterations: Any, programs: Any) -> Any:
-        """Distinct bytes of a launch, for one launch or arrays of them."""
-        return iterations * (self.bytes_per_iteration or 0.0) + programs * self.bytes_per_cta
+    def total_bytes(self, iterations: Any, programs: Any, unique_share: Any = 1.0) -> Any:
+        """Distinct bytes of a launch, for one launch or arrays of them; `unique_share` of what a loop (without one, a
+        CTA) loads is loaded by no other CTA."""
+        if self.bytes_per_iteration:
+            return iterations * self.bytes_per_iteration * unique_share + programs * self.bytes_per_cta
+        return programs * self.bytes_per_cta * unique_share
 
     def far_share(self, total_bytes: Any) -> Any:
         """Share of memory's answers that come from DRAM rather than the L2."""
@@ -210,35 +232,31 @@ class LaunchModel:
             return np.zeros_like(np.asarray(total_bytes, dtype=float))
         return np.asarray(total_bytes, dtype=float) * far_share / self.bandwidth_bytes_per_us
 
-    def by_residents(self, far_share: Floats, ctas: Floats) -> tuple[Floats, Floats]:
+    def by_residents(self, far_share: Floats, ctas: Floats, unique_share: Any = 1.0) -> tuple[Floats, Floats]:
         """(start, iteration) of the CTAs of launches, each of shape [launches, residents]: `far_share` of each launch,
-        and how many of its CTAs work.
+        how many of its CTAs work, and the share of their loads that no other CTA makes.
 
         While fewer CTAs than SMs work, each alone on its SM, an SM's share of the L2's and the memory's bandwidth is
-        larger, up to what one SM can take.
+        larger, up to what one SM can take. What lanes do not ask for takes no bandwidth, and what another CTA has
+        loaded takes none of the memory's.
         """
         far = np.asarray(far_share, dtype=float).reshape(-1, 1)
-        near_start, far_start = (np.tile(each, (len(far), 1)) for each in (self.start_near, self.start_far))
-        near_it, far_it = (np.tile(each, (len(far), 1)) for each in (self.iteration_near, self.iteration_far))
-        if self.few_near is not None and self.few_far is not None:
-            working = np.maximum(np.asarray(ctas, dtype=float).ravel() * self.num_ctas, 1.0)
-            dram = L2_BYTES_PER_CYCLE_AND_SM
-            if self.dram_bytes_per_cycle is not None:
-                dram = min(dram, self.dram_bytes_per_cycle)
-            for start, iteration, few, all_rate in (
-                (near_start, near_it, self.few_near, L2_BYTES_PER_CYCLE_AND_SM),
-                (far_start, far_it, self.few_far, dram),
-            ):
-                # Times go with the inverse of the rate.
-                rate = np.clip(all_rate * self.sm_count / working, all_rate, L2_BYTES_PER_CYCLE_FEW_SMS)
-                share = (1 / all_rate - 1 / rate) / (1 / all_rate - 1 / L2_BYTES_PER_CYCLE_FEW_SMS)
-                start[:, 0] += share * np.minimum(few[0] - start[:, 0], 0.0)
-                iteration[:, 0] += share * np.minimum(few[1] - iteration[:, 0], 0.0)
+        working = np.maximum(np.asarray(ctas, dtype=float).reshape(-1, 1) * self.num_ctas, 1.0)
+        spread = np.ones((len(far), self.ctas_per_sm))
+        spread[:, :1] = np.maximum(self.sm_count / working, 1.0)
+        l2 = np.minimum(L2_BYTES_PER_CYCLE_AND_SM * spread, L2_BYTES_PER_CYCLE_FEW_SMS) / max(self.masked_share, 1e-6)
+        dram = l2
+        if self.dram_bytes_per_cycle is not None:
+            unique = np.maximum(np.broadcast_to(np.asarray(unique_share, dtype=float), far.shape[:1]), 1e-6)
+            asked = self.masked_share * unique.reshape(-1, 1)
+            dram = np.minimum(l2, self.dram_bytes_per_cycle * spread / np.maximum(asked, 1e-6))
+        near_start, near_it = _at_rate(self.near, l2)
+        far_start, far_it = _at_rate(self.far, dram)
         return near_start + far * (far_start - near_start), near_it + far * (far_it - near_it)
 
-    def times(self, far_share: float, ctas: float) -> CtaTimes:
+    def times(self, far_share: float, ctas: float, unique_share: float = 1.0) -> CtaTimes:
         """CTA times with that share of far memory, in a launch in which `ctas` CTAs have work."""
-        start, iteration = self.by_residents(np.array([far_share]), np.array([ctas]))
+        start, iteration = self.by_residents(np.array([far_share]), np.array([ctas]), unique_share)
         return CtaTimes(tuple(start[0].tolist()), tuple(iteration[0].tolist()))
 
 
@@ -268,39 +286,32 @@ def launch_model(
     assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
     unknown: list[tuple[str, str]] = []
     clock = gpu.boost_clock_mhz  # cycles a microsecond
-    few: list[Floats] = []
     if work.timing is not None:
-        timing, near = work.timing, work.timing.near_latency_cycles
+        timing, latency = work.timing, work.timing.near_latency_cycles
         if follows:
-            near = min(max(near, JUST_WRITTEN_LATENCY_CYCLES), timing.far_latency_cycles)
-        start_near, iteration_near = timing.cycles(occupancy.ctas_per_sm, near)
-        if timing.few_near is not None and timing.few_far is not None:
-            few = [np.array(timing.few_near) / clock, np.array(timing.few_far) / clock]
-            few[0] = few[0] + timing.far_share(near) * (few[1] - few[0])
-        start_far, iteration_far = work.timing.cycles(occupancy.ctas_per_sm, work.timing.far_latency_cycles)
-        units = tuple((name, cycles / clock) for name, cycles in work.timing.unit_cycles)
-        unknown.extend(work.timing.assumed)
-        arrays = [np.array(each) / clock for each in (start_near, start_far, iteration_near, iteration_far)]
-        if work.tensor_flops_per_iteration and any(iteration_near):
+            latency = min(max(latency, JUST_WRITTEN_LATENCY_CYCLES), timing.far_latency_cycles)
+        far = tuple(_times_of(each, clock) for each in timing.far(occupancy.ctas_per_sm))
+        near = tuple(_times_of(each, clock) for each in timing.near(occupancy.ctas_per_sm))
+        near = tuple(_between(each, far, timing.far_share(latency)) for each in near)
+        units = tuple((name, cycles / clock) for name, cycles in timing.unit_cycles)
+        unknown.extend(timing.assumed)
+        if work.tensor_flops_per_iteration and any(timing.iteration_near):
             # Products that tensor memory holds are not in the simulation: no iteration beats the tensor rate.
-            tensor = _tensor_us(gpu, work.tensor_flops_per_iteration, unknown) or 0.0
-            residents = np.arange(1, occupancy.ctas_per_sm + 1, dtype=float)
-            arrays[2:] = [np.maximum(each, residents * tensor) for each in arrays[2:]]
-            few = [np.array([each[0], max(each[1], tensor)]) for each in few]
+            tensor = (_tensor_us(gpu, work.tensor_flops_per_iteration, unknown) or 0.0) * np.arange(
+                1, occupancy.ctas_per_sm + 1, dtype=float
+            )
+            near, far = (
+                tuple(replace(each, iteration=np.maximum(each.iteration, tensor)) for each in points)
+                for points in (near, far)
+            )
     else:
         start, iteration, units = _from_bytes(gpu, occupancy.ctas_per_sm, work, unknown)
-        arrays = [start, start, iteration, iteration]
-    arrays[0], arrays[1] = arrays[0] + CTA_TURNOVER_US, arrays[1] + CTA_TURNOVER_US
-    few = [each + np.array([CTA_TURNOVER_US, 0.0]) for each in few]
-    if factors is not None:
-        few = [each * np.array([factors.start, factors.iteration]) for each in few]
-        arrays = [
-            *(_scaled(each, factors.start, factors.sharing) for each in arrays[:2]),
-            *(_scaled(each, factors.iteration, factors.sharing) for each in arrays[2:]),
-        ]
-    per_iteration = work.unique_bytes_per_iteration
-    if per_iteration is None:
-        per_iteration = work.bytes_per_iteration
+        near = far = (RateTimes(L2_BYTES_PER_CYCLE_AND_SM, start, iteration),)
+    near, far = (
+        tuple(_factored(replace(each, start=each.start + CTA_TURNOVER_US), factors) for each in points)
+        for points in (near, far)
+    )
+    per_iteration = work.bytes_per_iteration
     if per_iteration is None:
         unknown.append(("bytes an iteration loads", "whether memory bandwidth binds, and whether the data fits the L2"))
     edges = [b for b in (work.prologue_bytes, work.epilogue_bytes) if b is not None]
@@ -310,14 +321,15 @@ def launch_model(
         unknown.append(("memory bandwidth", "whether it binds"))
     if gpu.l2_bytes is None:
         unknown.append(("L2 size", "memory latency; taken as the L2's"))
-    bandwidth = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 * DRAM_BANDWIDTH_SHARE
+    bandwidth = None
+    if gpu.memory_bandwidth_gbps is not None:
+        bandwidth = gpu.memory_bandwidth_gbps * 1e3 * (work.dram_share or DRAM_BANDWIDTH_SHARE)
     model = LaunchModel(
         sm_count=gpu.sm_count,
         num_ctas=resources.num_ctas,
-        start_near=arrays[0],
-        start_far=arrays[1],
-        iteration_near=arrays[2],
-        iteration_far=arrays[3],
+        near=near,
+        far=far,
+        masked_share=work.masked_share,
         bytes_per_iteration=per_iteration,
         bytes_per_cta=float(sum(edges)),
         l2_bytes=gpu.l2_bytes,
@@ -325,10 +337,34 @@ def launch_model(
         units_us=units,
         cold=cold,
         dram_bytes_per_cycle=None if bandwidth is None else bandwidth / gpu.sm_count / clock,
-        few_near=few[0] if few else None,
-        few_far=few[1] if few else None,
     )
     return model, tuple(dict.fromkeys(unknown))
+
+
+def _times_of(cycles: AtRate, clock_mhz: float) -> RateTimes:
+    start, iteration = np.array(cycles.start) / clock_mhz, np.array(cycles.iteration) / clock_mhz
+    return RateTimes(cycles.bytes_per_cycle, start, iteration)
+
+
+def _between(near: RateTimes, far: Sequence[RateTimes], far_share: float) -> RateTimes:
+    """`near` with a latency that lies between near and far memory's."""
+    start, iteration = _at_rate(far, np.full((1, len(near.start)), near.bytes_per_cycle))
+    return replace(
+        near,
+        start=near.start + far_share * (start[0] - near.start),
+        iteration=near.iteration + far_share * (iteration[0] - near.iteration),
+    )
+
+
+def _factored(times: RateTimes, factors: Factors | None) -> RateTimes:
+    """`times` with a calibration's factors on them."""
+    if factors is None:
+        return times
+    return replace(
+        times,
+        start=_scaled(times.start, factors.start, factors.sharing),
+        iteration=_scaled(times.iteration, factors.iteration, factors.sharing),
+    )
 
 
 def _scaled(by_residents: Floats, factor: float, sharing: float) -> Floats:
@@ -420,9 +456,10 @@ def estimate(
     model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold, follows)
     if model is None:
         return TimeEstimate(None, MappingProxyType({}), None, unknown)
-    total = float(model.total_bytes(launch.total_iterations, launch.programs))
+    unique = work.unique_share(launch.grid)
+    total = float(model.total_bytes(launch.total_iterations, launch.programs, unique))
     far = float(model.far_share(total))
-    times = model.times(far, launch.working)
+    times = model.times(far, launch.working, unique)
     schedule = simulate(launch, times, model.sm_count, model.num_ctas)
     floor = float(model.floor_us(total, far))
     units = [(name, value) for name, value in model.units_us if name != "wait"]
@@ -440,6 +477,7 @@ def estimate(
         "busy_percent": schedule.busy_percent,
         "memory_floor_us": floor,
         "dram_answers_percent": 100.0 * far,
+        "unique_loads_percent": 100.0 * unique,
     }
     if floor > schedule.makespan_us:
         binding = "memory bandwidth"

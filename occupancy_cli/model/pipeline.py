@@ -36,11 +36,14 @@ L2_LATENCY_CYCLES = 283.0
 L2_BYTES_PER_CYCLE_AND_SM = 27.7
 """The L2's read bandwidth with every SM reading, per SM: 7,238 GB/s over 132 SMs at 1.98 GHz, timed on an H200."""
 
-L2_BYTES_PER_CYCLE_FEW_SMS = 52.0
-"""What an SM reads of the L2 while half of them or fewer read (52 to 55 with 32 to 64 of 132, H200)."""
+L2_BYTES_PER_CYCLE_FEW_SMS = 88.0
+"""What an SM reads of the L2 while few read: 92 with 1, 89 with 16, 86 with 32, 64 with 64 of 132 (H200)."""
 
 DRAM_BANDWIDTH_SHARE = 0.93
 """Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
+_DRAM_SHARE_BY_RUN = ((32.0, 0.34), (64.0, 0.51), (128.0, 0.88), (256.0, DRAM_BANDWIDTH_SHARE))
+"""The same where a CTA takes so many bytes beside one another of each row of a tile, and what follows them later: 1.65,
+2.45 and 4.2 of 4.8 TB/s, and 4.5 from 256 bytes on (H200; a gather of pieces so long gets the same or less)."""
 
 _SHARED_LATENCY = 29  # H100: 29.9 (mt4g)
 _L1_LATENCY = 39  # a chain of loads takes 43.6 cycles, the address of each included (H200)
@@ -52,6 +55,17 @@ _MOST_STEPS = 4_000_000  # warp instructions to simulate for one memory latency,
 _MMA_SYNC_SHARE_OF_PEAK = {9: 0.62}
 """On Hopper `mma.sync` reaches this share of the peak that warpgroup products have: 6.3 cycles instead of 4 for
 m16n8k16 (H200). Elsewhere it is the peak."""
+
+
+def dram_share(run_bytes: float) -> float:
+    """Share of the theoretical memory bandwidth that loads reach which take `run_bytes` beside one another."""
+    points = _DRAM_SHARE_BY_RUN
+    if run_bytes <= points[0][0]:
+        return points[0][1]
+    for (low, at_low), (high, at_high) in zip(points, points[1:], strict=False):
+        if run_bytes <= high:
+            return at_low + (at_high - at_low) * math.log2(run_bytes / low) / math.log2(high / low)
+    return points[-1][1]
 
 
 class Step(NamedTuple):
@@ -151,8 +165,8 @@ class SmRates:
     assumed: tuple[tuple[str, str], ...] = ()
 
 
-def sm_rates(gpu: SmGpu) -> SmRates:
-    """The rates of an SM of `gpu`."""
+def sm_rates(gpu: SmGpu, dram_share: float = DRAM_BANDWIDTH_SHARE) -> SmRates:
+    """The rates of an SM of `gpu`, with loads that reach `dram_share` of its theoretical memory bandwidth."""
     assumed: list[tuple[str, str]] = []
     near, far = gpu.l2_latency_cycles, gpu.dram_latency_cycles
     if near is None:
@@ -178,10 +192,19 @@ def sm_rates(gpu: SmGpu) -> SmRates:
         assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
     dram = None
     if gpu.memory_bandwidth_gbps is not None and gpu.sm_count and gpu.boost_clock_mhz:
-        dram = gpu.memory_bandwidth_gbps * 1e3 * DRAM_BANDWIDTH_SHARE / gpu.sm_count / gpu.boost_clock_mhz
+        dram = gpu.memory_bandwidth_gbps * 1e3 * dram_share / gpu.sm_count / gpu.boost_clock_mhz
     return SmRates(
         gpu.arch, near, max(far, near), tuple(tensor), dram_bytes_per_cycle=dram, assumed=tuple(assumed)
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AtRate:
+    """`start` and `iteration` of a `KernelTiming` while an SM's loads come at `bytes_per_cycle`."""
+
+    bytes_per_cycle: float
+    start: tuple[float, ...]
+    iteration: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -190,9 +213,11 @@ class KernelTiming:
 
     `residents` are the counts that were simulated, ascending from 1; between them values are interpolated. `start_*`
     is the time of a CTA beyond its iterations, `iteration_*` one iteration of the main loop, with memory that answers
-    in `near_latency_cycles` and `far_latency_cycles`. `few_near` and `few_far` are (start, iteration) of a CTA alone on
-    its SM while so few SMs read that each has all it can take; None: as when all read. `unit_cycles` pairs a unit of
-    the SM with the cycles that one CTA's iteration occupies it (all of a CTA's when there is no loop).
+    in `near_latency_cycles` and `far_latency_cycles`, at an SM's share of the L2's and of the memory's bandwidth while
+    all SMs read and every byte is asked for: `near_bytes_per_cycle` and `far_bytes_per_cycle`. `faster_near` and
+    `faster_far` are the same at higher rates, ascending: for launches that few SMs work on, loads that are partly
+    masked, tiles that other CTAs have brought into the L2. Empty: as at the lowest. `unit_cycles` pairs a unit of the
+    SM with the cycles that one CTA's iteration occupies it (all of a CTA's when there is no loop).
     """
 
     residents: tuple[int, ...]
@@ -204,8 +229,10 @@ class KernelTiming:
     iteration_far: tuple[float, ...]
     unit_cycles: tuple[tuple[str, float], ...]
     assumed: tuple[tuple[str, str], ...] = ()
-    few_near: tuple[float, float] | None = None
-    few_far: tuple[float, float] | None = None
+    near_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
+    far_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
+    faster_near: tuple[AtRate, ...] = ()
+    faster_far: tuple[AtRate, ...] = ()
 
     def far_share(self, latency_cycles: float) -> float:
         """Where a latency lies between the near (0) and the far one (1)."""
@@ -217,11 +244,26 @@ class KernelTiming:
         share = self.far_share(latency_cycles)
         start = [n + share * (f - n) for n, f in zip(self.start_near, self.start_far, strict=True)]
         iteration = [n + share * (f - n) for n, f in zip(self.iteration_near, self.iteration_far, strict=True)]
-        wanted = range(1, ctas_per_sm + 1)
-        return (
-            tuple(_interpolate(self.residents, start, r) for r in wanted),
-            tuple(_interpolate(self.residents, iteration, r) for r in wanted),
+        return self._spread(ctas_per_sm, start), self._spread(ctas_per_sm, iteration)
+
+    def near(self, ctas_per_sm: int) -> tuple[AtRate, ...]:
+        """Cycles for 1 to `ctas_per_sm` residents with near memory, by the rate of loads, ascending."""
+        base = AtRate(self.near_bytes_per_cycle, self.start_near, self.iteration_near)
+        return self._by_rate(ctas_per_sm, (base, *self.faster_near))
+
+    def far(self, ctas_per_sm: int) -> tuple[AtRate, ...]:
+        """Cycles for 1 to `ctas_per_sm` residents with far memory, by the rate of loads, ascending."""
+        base = AtRate(self.far_bytes_per_cycle, self.start_far, self.iteration_far)
+        return self._by_rate(ctas_per_sm, (base, *self.faster_far))
+
+    def _by_rate(self, ctas_per_sm: int, rates: Sequence[AtRate]) -> tuple[AtRate, ...]:
+        return tuple(
+            AtRate(each.bytes_per_cycle, self._spread(ctas_per_sm, each.start), self._spread(ctas_per_sm, each.iteration))
+            for each in rates
         )
+
+    def _spread(self, ctas_per_sm: int, values: Sequence[float]) -> tuple[float, ...]:
+        return tuple(_interpolate(self.residents, values, r) for r in range(1, ctas_per_sm + 1))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a cache; `from_dict` reads it back."""
@@ -236,6 +278,11 @@ class KernelTiming:
             for key, value in data.items()
             if isinstance(value, list | tuple)
         }
+        for key in ("faster_near", "faster_far"):
+            fields[key] = tuple(
+                AtRate(float(each["bytes_per_cycle"]), tuple(each["start"]), tuple(each["iteration"]))
+                for each in data.get(key, ())
+            )
         return KernelTiming(**{**data, **fields})
 
 
@@ -282,33 +329,40 @@ def time_path(
     if steps * num_warps * sum(residents) > _MOST_STEPS:
         residents = (1,) if ctas_per_sm == 1 else (1, ctas_per_sm)
     touch = _Touch(lines_by_bytes or {}, traffic_by_bytes or {}, misses_by_bytes or {})
-    found: dict[float, list[tuple[float, float]]] = {}
-    for latency in (rates.near_latency_cycles, rates.far_latency_cycles):
-        found[latency] = []
+    slow = rates.l2_bytes_per_cycle
+    if rates.dram_bytes_per_cycle is not None:
+        slow = min(slow, rates.dram_bytes_per_cycle)
+    wide = max(L2_BYTES_PER_CYCLE_FEW_SMS, rates.l2_bytes_per_cycle)
+
+    def at(latency: float, bytes_per_cycle: float) -> AtRate:
+        """Simulated with loads that come at that rate: in the loop at most the memory's, elsewhere the L2's."""
+        used = replace(
+            rates,
+            l2_bytes_per_cycle=max(bytes_per_cycle, rates.l2_bytes_per_cycle),
+            dram_bytes_per_cycle=bytes_per_cycle,
+        )
+        found = []
         for count in residents:
             outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * count > l1_bytes
-            machine = _Machine(rates, latency, num_warps, touch, outgrown)
-            found[latency].append(machine.run(path, count))
-    near, far = found[rates.near_latency_cycles], found[rates.far_latency_cycles]
-    spilled = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps > l1_bytes
-    few_bytes = max(L2_BYTES_PER_CYCLE_FEW_SMS, rates.l2_bytes_per_cycle)
-    few = replace(rates, l2_bytes_per_cycle=few_bytes, dram_bytes_per_cycle=None)
-    few_near, few_far = (
-        _Machine(few, latency, num_warps, touch, spilled).run(path, 1)
-        for latency in (rates.near_latency_cycles, rates.far_latency_cycles)
-    )
+            found.append(_Machine(used, latency, num_warps, touch, outgrown).run(path, count))
+        return AtRate(bytes_per_cycle, tuple(start for start, _ in found), tuple(it for _, it in found))
+
+    near, *faster_near = (at(rates.near_latency_cycles, rate) for rate in sorted({rates.l2_bytes_per_cycle, wide}))
+    far, *faster_far = (at(rates.far_latency_cycles, rate) for rate in sorted({slow, rates.l2_bytes_per_cycle, wide}))
     return KernelTiming(
         residents,
         rates.near_latency_cycles,
         rates.far_latency_cycles,
-        tuple(start for start, _ in near),
-        tuple(start for start, _ in far),
-        tuple(iteration for _, iteration in near),
-        tuple(iteration for _, iteration in far),
+        near.start,
+        far.start,
+        near.iteration,
+        far.iteration,
         _unit_cycles(path, rates, num_warps, touch),
         (*rates.assumed, *_not_modelled(path)),
-        few_near,
-        few_far,
+        near.bytes_per_cycle,
+        far.bytes_per_cycle,
+        tuple(faster_near),
+        tuple(faster_far),
     )
 
 
@@ -572,7 +626,7 @@ class _Machine:
         self.rates = rates
         self.latency = latency
         self.load_bytes_per_cycle = rates.l2_bytes_per_cycle
-        if latency == rates.far_latency_cycles and rates.dram_bytes_per_cycle is not None:
+        if rates.dram_bytes_per_cycle is not None:
             self.load_bytes_per_cycle = min(rates.l2_bytes_per_cycle, rates.dram_bytes_per_cycle)
         self.num_warps = num_warps
         self.touch = touch

@@ -59,7 +59,11 @@ class CtaWork:
     `dependent_loads` is the length of the longest chain of global loads whose addresses come from one another in one
     iteration (2 for an index followed by a gather). `unique_bytes_per_iteration` is what reaches DRAM when CTAs share
     some of their bytes through the L2; it defaults to `bytes_per_iteration`.
-    `timing` is the simulation of the kernel's SASS (`pipeline`), for one GPU.
+    `whole_bytes_per_iteration` is what an iteration would load with no lane masked, as the machine code has it.
+    `loads_by_axes` pairs bytes that an iteration (without a loop, a CTA) loads with the grid axes that their addresses
+    depend on, each with how many neighbouring programs share them (1: each its own); None for axes that cannot be told.
+    `dram_share` is what such loads reach of the theoretical memory bandwidth, by how many bytes they take beside one
+    another. `timing` is the simulation of the kernel's SASS (`pipeline`), for one GPU.
     """
 
     prologue_bytes: float | None = None
@@ -72,7 +76,37 @@ class CtaWork:
     pipeline_depth: float | None = None
     dependent_loads: float | None = None
     unique_bytes_per_iteration: float | None = None
+    whole_bytes_per_iteration: float | None = None
+    loads_by_axes: tuple[tuple[float, tuple[tuple[int, int], ...] | None], ...] = ()
+    dram_share: float | None = None
     timing: KernelTiming | None = None
+
+    @property
+    def masked_share(self) -> float:
+        """Bytes that an iteration loads, of those it would load with no lane masked; 1 where either is unknown."""
+        if not self.whole_bytes_per_iteration or self.bytes_per_iteration is None:
+            return 1.0
+        return min(self.bytes_per_iteration / self.whole_bytes_per_iteration, 1.0)
+
+    def unique_share(self, grid: Sequence[int]) -> float:
+        """Of the bytes that all CTAs of a launch load, those that no other CTA has loaded; 1 where it cannot be told.
+
+        From `unique_bytes_per_iteration` if given, else from the axes of the grid that addresses do not depend on.
+        """
+        if self.unique_bytes_per_iteration is not None:
+            whole = self.bytes_per_iteration
+            return min(self.unique_bytes_per_iteration / whole, 1.0) if whole else 1.0
+        total = sum(loaded for loaded, _ in self.loads_by_axes)
+        if not total:
+            return 1.0
+        unique = 0.0
+        for loaded, axes in self.loads_by_axes:
+            share = 1.0
+            if axes is not None:
+                held = {axis: -(-grid[axis] // together) for axis, together in axes if axis < len(grid)}
+                share = math.prod(held.values()) / math.prod(grid)
+            unique += share * loaded
+        return unique / total
 
 
 @dataclass(frozen=True)
