@@ -363,13 +363,33 @@ __global__ void read_kernel(const uint4* data, uint32_t* out, size_t count, int 
   if (sum == 12345) out[0] = sum;
 }
 
+// Stores of 16 bytes a lane; with `loads`, of what was loaded from elsewhere.
+__global__ void write_kernel(const uint4* from, uint4* to, size_t count, int passes, bool loads) {
+  for (int p = 0; p < passes; p++)
+    for (size_t i = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; i < count;
+         i += static_cast<size_t>(gridDim.x) * blockDim.x * 4) {
+      uint4 v[4];
+#pragma unroll
+      for (int u = 0; u < 4; u++) {
+        size_t at = i + static_cast<size_t>(u) * gridDim.x * blockDim.x;
+        v[u] = loads && at < count ? __ldcg(from + at) : make_uint4(p, i, 0, 0);
+      }
+#pragma unroll
+      for (int u = 0; u < 4; u++) {
+        size_t at = i + static_cast<size_t>(u) * gridDim.x * blockDim.x;
+        if (at < count) to[at] = v[u];
+      }
+    }
+}
 // A tile of a matrix with long rows: PIECE bytes of each of many rows `stride` bytes apart, then the next PIECE bytes of
 // each. 16 bytes a lane.
 template <int PIECE>
-__global__ void tiles_kernel(const uint8_t* data, uint32_t* out, size_t rows, int stride) {
-  constexpr int kLanes = PIECE / 16, kUnroll = 4;
+__global__ void tiles_kernel(const uint8_t* data, uint32_t* out, size_t rows, int stride, int sharers = 1) {
+  constexpr int kLanes = PIECE / 16, kUnroll = 4, kApart = 64;
   int groups = blockDim.x / kLanes;
-  size_t row = blockIdx.x * static_cast<size_t>(groups) * kUnroll + threadIdx.x / kLanes;
+  // `sharers` CTAs read the same rows, each 64 CTAs after the one before.
+  unsigned tile = blockIdx.x / (kApart * sharers) * kApart + blockIdx.x % kApart;
+  size_t row = tile * static_cast<size_t>(groups) * kUnroll + threadIdx.x / kLanes;
   uint32_t sum = 0;
   for (int k = 0; k < stride; k += PIECE) {
     uint4 v[kUnroll];
@@ -401,6 +421,25 @@ __global__ void gather_kernel(const uint8_t* data, uint32_t* out, uint32_t piece
 #pragma unroll
     for (int u = 0; u < kUnroll; u++) sum += v[u].x + v[u].y + v[u].z + v[u].w;
   }
+  if (sum == 12345) out[0] = sum;
+}
+
+// Every CTA reads one of `parts` parts of `count` vectors, from its start: CTAs of the same part read the same.
+__global__ void shared_read_kernel(const uint4* data, uint32_t* out, int count, int parts, bool neighbours, int passes) {
+  int part = neighbours ? blockIdx.x / (gridDim.x / parts) % parts : blockIdx.x % parts;
+  const uint4* own = data + static_cast<size_t>(part) * count;
+  uint32_t sum = 0;
+  for (int p = 0; p < passes; p++)
+    for (int i = threadIdx.x; i < count; i += blockDim.x * 4) {
+      uint4 v[4];
+#pragma unroll
+      for (int u = 0; u < 4; u++) {
+        int at = i + u * blockDim.x;
+        v[u] = at < count ? __ldcg(own + at) : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (int u = 0; u < 4; u++) sum += v[u].x + v[u].y + v[u].z + v[u].w;
+    }
   if (sum == 12345) out[0] = sum;
 }
 
@@ -442,6 +481,19 @@ static void time_pieces(const uint8_t* data, int sms) {
     unsigned ctas = static_cast<unsigned>((rows + rows_a_cta - 1) / rows_a_cta);
     snprintf(name, sizeof name, "dram_read_tiles_of_%d_bytes_stride_%d_gbps", PIECE, stride);
     put(name, bytes / 1e3 / micros([&](cudaStream_t s) { tiles_kernel<PIECE><<<ctas, 256, 0, s>>>(data, g_out, rows, stride); }, 1));
+  }
+  for (int sharers : {2, 4}) {  // of 512 MB: bytes that come from memory, each once
+    size_t few = size_t(512) << 20, rows = few / 2048, rows_a_cta = 256 / (PIECE / 16) * 4;
+    unsigned ctas = static_cast<unsigned>(rows / rows_a_cta) * sharers;
+    snprintf(name, sizeof name, "dram_read_tiles_of_%d_bytes_by_%d_gbps", PIECE, sharers);
+    put(name, few / 1e3 / micros([&](cudaStream_t s) { tiles_kernel<PIECE><<<ctas, 256, 0, s>>>(data, g_out, rows, 2048, sharers); }, 1));
+  }
+  for (int sharers : {1, 2, 4}) {  // of 16 MB, in the L2: bytes read
+    size_t few = size_t(16) << 20, rows = few / 2048, rows_a_cta = 256 / (PIECE / 16) * 4;
+    unsigned ctas = static_cast<unsigned>(rows / rows_a_cta) * sharers;
+    snprintf(name, sizeof name, "l2_read_tiles_of_%d_bytes_by_%d_gbps", PIECE, sharers);
+    double once = micros([&](cudaStream_t s) { tiles_kernel<PIECE><<<ctas, 256, 0, s>>>(data, g_out, rows, 2048, sharers); }, 20);
+    put(name, few * sharers / 1e3 / once);
   }
   uint32_t pieces = 1u << 23;
   snprintf(name, sizeof name, "dram_gather_of_%d_bytes_gbps", PIECE);
@@ -559,6 +611,44 @@ int main() {
   double once = micros([&](cudaStream_t s) { read_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, g_out, part / 16, 4); }, 1);
   double more = micros([&](cudaStream_t s) { read_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, g_out, part / 16, 36); }, 1);
   put("l2_read_gbps", 32.0 * part / 1e3 / (more - once));
+  // All SMs read, each part by several of them at once.
+  for (int sharers : {1, 2, 4, 11, 33, 132})
+    for (bool neighbours : {true, false}) {
+      int parts = std::max(gpu.multiProcessorCount / sharers, 1), count = (1 << 17) / 16;
+      once = micros([&](cudaStream_t s) { shared_read_kernel<<<gpu.multiProcessorCount, 1024, 0, s>>>(big, g_out, count, parts, neighbours, 4); }, 1);
+      more = micros([&](cudaStream_t s) { shared_read_kernel<<<gpu.multiProcessorCount, 1024, 0, s>>>(big, g_out, count, parts, neighbours, 68); }, 1);
+      char name[96];
+      snprintf(name, sizeof name, "l2_read_same_by_%d_%s_sms_bytes_per_cycle_and_sm", sharers, neighbours ? "neighbouring" : "scattered");
+      put(name, 64.0 * (1 << 17) / (more - once) / (clock_khz / 1e3));
+    }
+  uint4* other = big + bytes / 32;  // the second half
+  once = micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, part / 16, 4, false); }, 1);
+  more = micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, part / 16, 36, false); }, 1);
+  put("l2_write_gbps", 32.0 * part / 1e3 / (more - once));
+  once = micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, part / 32, 4, true); }, 1);
+  more = micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, part / 32, 36, true); }, 1);
+  put("l2_copy_read_gbps", 16.0 * part / 1e3 / (more - once));
+  size_t half = bytes / 2;
+  put("dram_write_gbps",
+      half / 1e3 / micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, half / 16, 1, false); }, 1));
+  put("dram_copy_read_gbps",
+      half / 1e3 / micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, half / 16, 1, true); }, 1));
+  for (int mb : {32, 64, 96, 128, 256}) {  // graph nodes that write the same place again and again
+    char name[64];
+    snprintf(name, sizeof name, "write_of_%d_mb_again_gbps", mb);
+    size_t written = size_t(mb) << 20;
+    put(name, written / 1e3 / micros([&](cudaStream_t s) { write_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, other, written / 16, 1, false); }, 20));
+    snprintf(name, sizeof name, "read_of_%d_mb_again_gbps", mb);
+    put(name, written / 1e3 / micros([&](cudaStream_t s) { read_kernel<<<gpu.multiProcessorCount * 4, 512, 0, s>>>(big, g_out, written / 16, 1); }, 20));
+  }
+  for (int sms : {1, 8, 32, 64, 132}) {
+    size_t bytes_written = size_t(sms) << 17;
+    once = micros([&](cudaStream_t s) { write_kernel<<<sms, 1024, 0, s>>>(big, other, bytes_written / 16, 4, false); }, 1);
+    more = micros([&](cudaStream_t s) { write_kernel<<<sms, 1024, 0, s>>>(big, other, bytes_written / 16, 68, false); }, 1);
+    char name[64];
+    snprintf(name, sizeof name, "l2_write_%d_sms_bytes_per_cycle_and_sm", sms);
+    put(name, 64.0 * bytes_written / sms / (more - once) / (clock_khz / 1e3));
+  }
   once = micros([&](cudaStream_t s) { read_kernel<<<1, 1024, 0, s>>>(big, g_out, (1 << 20) / 16, 4); }, 1);
   more = micros([&](cudaStream_t s) { read_kernel<<<1, 1024, 0, s>>>(big, g_out, (1 << 20) / 16, 36); }, 1);
   put("l2_read_one_sm_gbps", 32.0 * (1 << 20) / 1e3 / (more - once));

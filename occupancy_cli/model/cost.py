@@ -31,12 +31,14 @@ from occupancy_cli.model.pipeline import (
     DRAM_BANDWIDTH_SHARE,
     DRAM_LATENCY_CYCLES,
     L2_BYTES_PER_CYCLE_AND_SM,
+    L2_BYTES_PER_CYCLE_BESIDE_MEMORY,
     L2_BYTES_PER_CYCLE_FEW_SMS,
+    L2_BYTES_PER_CYCLE_SAME,
     AtRate,
 )
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes, simulate
-from occupancy_cli.model.work import CtaWork, LaunchShape
+from occupancy_cli.model.work import CtaWork, LaunchShape, Sharing
 
 Floats = npt.NDArray[np.float64]
 
@@ -77,6 +79,7 @@ L2_NEAR_SHARE = 0.5
 """Of the L2, that answers at its near latency (same measurement: latency rises from 28 MB of 60 on)."""
 JUST_WRITTEN_LATENCY_CYCLES = 516.0
 """Of the slowest of a warp's lines that other SMs wrote just before, and that lie in either half of the L2 (H200)."""
+NO_SHARING = Sharing()
 _BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
 
 
@@ -189,7 +192,8 @@ def _at_rate(points: Sequence[RateTimes], bytes_per_cycle: Floats) -> tuple[Floa
 class LaunchModel:
     """Everything about a kernel's time but the grid, so that many launches can be timed at once.
 
-    `near` and `far` are times with memory near (L2) and far (DRAM), by the rate that an SM's loads come at, ascending.
+    `near` and `far` are times with memory near (L2) and far (DRAM), by the rate that an SM's loads come at, ascending;
+    `few_near` and `few_far` are of a CTA alone on its SM while few SMs work.
     `masked_share` is what CTAs load of what the machine code's loads could. `None` bytes are unknown.
     """
 
@@ -205,17 +209,19 @@ class LaunchModel:
     units_us: tuple[tuple[str, float], ...]
     cold: bool = False
     dram_bytes_per_cycle: float | None = None
+    few_near: RateTimes | None = None
+    few_far: RateTimes | None = None
 
     @property
     def ctas_per_sm(self) -> int:
         return len(self.near[0].start)
 
-    def total_bytes(self, iterations: Any, programs: Any, unique_share: Any = 1.0) -> Any:
-        """Distinct bytes of a launch, for one launch or arrays of them; `unique_share` of what a loop (without one, a
-        CTA) loads is loaded by no other CTA."""
+    def total_bytes(self, iterations: Any, programs: Any, sharing: Sharing = NO_SHARING) -> Any:
+        """Distinct bytes of a launch, for one launch or arrays of them; `sharing` is of what the loop loads, or without
+        one a CTA."""
         if self.bytes_per_iteration:
-            return iterations * self.bytes_per_iteration * unique_share + programs * self.bytes_per_cta
-        return programs * self.bytes_per_cta * unique_share
+            return iterations * self.bytes_per_iteration * sharing.unique + programs * self.bytes_per_cta
+        return programs * self.bytes_per_cta * sharing.unique
 
     def far_share(self, total_bytes: Any) -> Any:
         """Share of memory's answers that come from DRAM rather than the L2."""
@@ -232,31 +238,40 @@ class LaunchModel:
             return np.zeros_like(np.asarray(total_bytes, dtype=float))
         return np.asarray(total_bytes, dtype=float) * far_share / self.bandwidth_bytes_per_us
 
-    def by_residents(self, far_share: Floats, ctas: Floats, unique_share: Any = 1.0) -> tuple[Floats, Floats]:
+    def by_residents(self, far_share: Floats, ctas: Floats, sharing: Sharing = NO_SHARING) -> tuple[Floats, Floats]:
         """(start, iteration) of the CTAs of launches, each of shape [launches, residents]: `far_share` of each launch,
-        how many of its CTAs work, and the share of their loads that no other CTA makes.
+        how many of its CTAs work, and how they share what they load.
 
         While fewer CTAs than SMs work, each alone on its SM, an SM's share of the L2's and the memory's bandwidth is
         larger, up to what one SM can take. What lanes do not ask for takes no bandwidth, and what another CTA has
-        loaded takes none of the memory's.
+        loaded takes none of the memory's; what many load at once is fetched from the L2 once.
         """
         far = np.asarray(far_share, dtype=float).reshape(-1, 1)
-        working = np.maximum(np.asarray(ctas, dtype=float).reshape(-1, 1) * self.num_ctas, 1.0)
-        spread = np.ones((len(far), self.ctas_per_sm))
-        spread[:, :1] = np.maximum(self.sm_count / working, 1.0)
-        l2 = np.minimum(L2_BYTES_PER_CYCLE_AND_SM * spread, L2_BYTES_PER_CYCLE_FEW_SMS) / max(self.masked_share, 1e-6)
-        dram = l2
+        l2, dram = L2_BYTES_PER_CYCLE_AND_SM, L2_BYTES_PER_CYCLE_AND_SM
         if self.dram_bytes_per_cycle is not None:
-            unique = np.maximum(np.broadcast_to(np.asarray(unique_share, dtype=float), far.shape[:1]), 1e-6)
-            asked = self.masked_share * unique.reshape(-1, 1)
-            dram = np.minimum(l2, self.dram_bytes_per_cycle * spread / np.maximum(asked, 1e-6))
-        near_start, near_it = _at_rate(self.near, l2)
-        far_start, far_it = _at_rate(self.far, dram)
+            dram = min(dram, self.dram_bytes_per_cycle)
+        # At which rate an SM's loads come, counted as if every byte of them were asked for.
+        asked = max(self.masked_share, 1e-6)
+        shared_l2 = 1.0 / ((1.0 - sharing.repeated) / l2 + sharing.repeated / L2_BYTES_PER_CYCLE_SAME)
+        shared_dram = 1.0 / (sharing.unique / dram + (1.0 - sharing.unique) / L2_BYTES_PER_CYCLE_BESIDE_MEMORY)
+        near_start, near_it = _at_rate(self.near, np.full_like(far, shared_l2 / asked))
+        far_start, far_it = _at_rate(self.far, np.full_like(far, shared_dram / asked))
+        if self.few_near is not None and self.few_far is not None:
+            working = np.maximum(np.asarray(ctas, dtype=float).ravel() * self.num_ctas, 1.0)
+            for start, iteration, few, rate in (
+                (near_start, near_it, self.few_near, l2),
+                (far_start, far_it, self.few_far, dram),
+            ):
+                # Times go with the inverse of the rate.
+                alone = np.clip(rate * self.sm_count / working, rate, L2_BYTES_PER_CYCLE_FEW_SMS)
+                share = (1 / rate - 1 / alone) / (1 / rate - 1 / L2_BYTES_PER_CYCLE_FEW_SMS)
+                start[:, 0] += share * np.minimum(few.start[0] - start[:, 0], 0.0)
+                iteration[:, 0] += share * np.minimum(few.iteration[0] - iteration[:, 0], 0.0)
         return near_start + far * (far_start - near_start), near_it + far * (far_it - near_it)
 
-    def times(self, far_share: float, ctas: float, unique_share: float = 1.0) -> CtaTimes:
+    def times(self, far_share: float, ctas: float, sharing: Sharing = NO_SHARING) -> CtaTimes:
         """CTA times with that share of far memory, in a launch in which `ctas` CTAs have work."""
-        start, iteration = self.by_residents(np.array([far_share]), np.array([ctas]), unique_share)
+        start, iteration = self.by_residents(np.array([far_share]), np.array([ctas]), sharing)
         return CtaTimes(tuple(start[0].tolist()), tuple(iteration[0].tolist()))
 
 
@@ -286,6 +301,7 @@ def launch_model(
     assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
     unknown: list[tuple[str, str]] = []
     clock = gpu.boost_clock_mhz  # cycles a microsecond
+    few: list[RateTimes] = []
     if work.timing is not None:
         timing, latency = work.timing, work.timing.near_latency_cycles
         if follows:
@@ -293,6 +309,9 @@ def launch_model(
         far = tuple(_times_of(each, clock) for each in timing.far(occupancy.ctas_per_sm))
         near = tuple(_times_of(each, clock) for each in timing.near(occupancy.ctas_per_sm))
         near = tuple(_between(each, far, timing.far_share(latency)) for each in near)
+        if timing.few_near is not None and timing.few_far is not None:
+            few = [_times_of(each, clock) for each in (timing.few_near, timing.few_far)]
+            few[0] = _between(few[0], few[1:], timing.far_share(latency))
         units = tuple((name, cycles / clock) for name, cycles in timing.unit_cycles)
         unknown.extend(timing.assumed)
         if work.tensor_flops_per_iteration and any(timing.iteration_near):
@@ -304,6 +323,7 @@ def launch_model(
                 tuple(replace(each, iteration=np.maximum(each.iteration, tensor)) for each in points)
                 for points in (near, far)
             )
+            few = [replace(each, iteration=np.maximum(each.iteration, tensor[:1])) for each in few]
     else:
         start, iteration, units = _from_bytes(gpu, occupancy.ctas_per_sm, work, unknown)
         near = far = (RateTimes(L2_BYTES_PER_CYCLE_AND_SM, start, iteration),)
@@ -311,6 +331,7 @@ def launch_model(
         tuple(_factored(replace(each, start=each.start + CTA_TURNOVER_US), factors) for each in points)
         for points in (near, far)
     )
+    few = [_factored(replace(each, start=each.start + CTA_TURNOVER_US), factors) for each in few]
     per_iteration = work.bytes_per_iteration
     if per_iteration is None:
         unknown.append(("bytes an iteration loads", "whether memory bandwidth binds, and whether the data fits the L2"))
@@ -337,6 +358,8 @@ def launch_model(
         units_us=units,
         cold=cold,
         dram_bytes_per_cycle=None if bandwidth is None else bandwidth / gpu.sm_count / clock,
+        few_near=few[0] if few else None,
+        few_far=few[1] if few else None,
     )
     return model, tuple(dict.fromkeys(unknown))
 
@@ -456,10 +479,10 @@ def estimate(
     model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold, follows)
     if model is None:
         return TimeEstimate(None, MappingProxyType({}), None, unknown)
-    unique = work.unique_share(launch.grid)
-    total = float(model.total_bytes(launch.total_iterations, launch.programs, unique))
+    sharing = work.sharing(launch.grid)
+    total = float(model.total_bytes(launch.total_iterations, launch.programs, sharing))
     far = float(model.far_share(total))
-    times = model.times(far, launch.working, unique)
+    times = model.times(far, launch.working, sharing)
     schedule = simulate(launch, times, model.sm_count, model.num_ctas)
     floor = float(model.floor_us(total, far))
     units = [(name, value) for name, value in model.units_us if name != "wait"]
@@ -477,7 +500,7 @@ def estimate(
         "busy_percent": schedule.busy_percent,
         "memory_floor_us": floor,
         "dram_answers_percent": 100.0 * far,
-        "unique_loads_percent": 100.0 * unique,
+        "unique_loads_percent": 100.0 * sharing.unique,
     }
     if floor > schedule.makespan_us:
         binding = "memory bandwidth"
@@ -500,7 +523,7 @@ class MeasuredPoint:
 
 _FACTOR_NAMES = ("start", "iteration", "sharing")
 _PRIOR = np.array([0.5, 0.3, 0.6])  # of log factors: how far the model may be off before points say otherwise
-_POINT_ERROR = 0.02  # of log times: what a fit is not to chase
+_POINT_ERROR = 0.05  # of log times: what the model leaves open within one kernel, and a fit is not to chase
 _STEPS = 12
 
 

@@ -36,8 +36,22 @@ L2_LATENCY_CYCLES = 283.0
 L2_BYTES_PER_CYCLE_AND_SM = 27.7
 """The L2's read bandwidth with every SM reading, per SM: 7,238 GB/s over 132 SMs at 1.98 GHz, timed on an H200."""
 
-L2_BYTES_PER_CYCLE_FEW_SMS = 88.0
-"""What an SM reads of the L2 while few read: 92 with 1, 89 with 16, 86 with 32, 64 with 64 of 132 (H200)."""
+L2_BYTES_PER_CYCLE_FEW_SMS = 70.0
+"""What an SM reads of the L2 while few read: 92 with 1, 55 to 86 with 32, 52 to 64 with 64 of 132 (two H200)."""
+
+L2_BYTES_PER_CYCLE_SAME = 60.0
+"""What each SM reads of the L2 while all read and many of them the same lines at a time, which are then fetched once:
+58 to 66 with 11 neighbours or more, 63 with any 33 of 132 (H200)."""
+
+L2_BYTES_PER_CYCLE_BESIDE_MEMORY = 50.0
+"""What an SM reads of lines that another CTA has brought from memory shortly before, in time that adds to memory's own:
+reading 512 MB by two or four CTAs takes 10.9 to 16 TB/s for each time more (H200)."""
+
+L2_WRITE_BYTES_PER_CYCLE_AND_SM = 17.0
+"""The same for writing: 4,453 GB/s (H200)."""
+
+L2_WRITE_BYTES_PER_CYCLE_FEW_SMS = 30.0
+"""What an SM writes to the L2 while half of them or fewer write: 29 with 64 of 132, 32 with one (H200)."""
 
 DRAM_BANDWIDTH_SHARE = 0.93
 """Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
@@ -152,7 +166,8 @@ class SmRates:
 
     `tensor_flops_per_cycle` pairs an operand type with the FLOPs of one scheduler's tensor core a cycle.
     `near_latency_cycles` is a load that the L2 answers, `far_latency_cycles` one that DRAM does; `l2_bytes_per_cycle`
-    and `dram_bytes_per_cycle` are an SM's share of their bandwidths while every SM reads (None: taken as the L2's).
+    and `dram_bytes_per_cycle` are an SM's share of their bandwidths while every SM reads (None: taken as the L2's),
+    `l2_write_bytes_per_cycle` while every SM writes.
     `assumed` lists what the profile left open: (what, what was taken).
     """
 
@@ -162,6 +177,7 @@ class SmRates:
     tensor_flops_per_cycle: tuple[tuple[str, float], ...]
     l2_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
     dram_bytes_per_cycle: float | None = None
+    l2_write_bytes_per_cycle: float = L2_WRITE_BYTES_PER_CYCLE_AND_SM
     assumed: tuple[tuple[str, str], ...] = ()
 
 
@@ -215,9 +231,10 @@ class KernelTiming:
     is the time of a CTA beyond its iterations, `iteration_*` one iteration of the main loop, with memory that answers
     in `near_latency_cycles` and `far_latency_cycles`, at an SM's share of the L2's and of the memory's bandwidth while
     all SMs read and every byte is asked for: `near_bytes_per_cycle` and `far_bytes_per_cycle`. `faster_near` and
-    `faster_far` are the same at higher rates, ascending: for launches that few SMs work on, loads that are partly
-    masked, tiles that other CTAs have brought into the L2. Empty: as at the lowest. `unit_cycles` pairs a unit of the
-    SM with the cycles that one CTA's iteration occupies it (all of a CTA's when there is no loop).
+    `faster_far` are the same at higher rates, ascending: for loads that are partly masked, and tiles that other CTAs
+    have brought into the L2. Empty: as at the lowest. `few_near` and `few_far` are of a CTA alone on its SM while so
+    few SMs work that each has all it can take; None: as when all do. `unit_cycles` pairs a unit of the SM with the
+    cycles that one CTA's iteration occupies it (all of a CTA's when there is no loop).
     """
 
     residents: tuple[int, ...]
@@ -233,6 +250,8 @@ class KernelTiming:
     far_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
     faster_near: tuple[AtRate, ...] = ()
     faster_far: tuple[AtRate, ...] = ()
+    few_near: AtRate | None = None
+    few_far: AtRate | None = None
 
     def far_share(self, latency_cycles: float) -> float:
         """Where a latency lies between the near (0) and the far one (1)."""
@@ -279,11 +298,13 @@ class KernelTiming:
             if isinstance(value, list | tuple)
         }
         for key in ("faster_near", "faster_far"):
-            fields[key] = tuple(
-                AtRate(float(each["bytes_per_cycle"]), tuple(each["start"]), tuple(each["iteration"]))
-                for each in data.get(key, ())
-            )
-        return KernelTiming(**{**data, **fields})
+            fields[key] = tuple(_at_rate(each) for each in data.get(key, ()))
+        few = {key: _at_rate(data[key]) for key in ("few_near", "few_far") if data.get(key) is not None}
+        return KernelTiming(**{**data, **fields, **few})
+
+
+def _at_rate(data: Mapping[str, Any]) -> AtRate:
+    return AtRate(float(data["bytes_per_cycle"]), tuple(data["start"]), tuple(data["iteration"]))
 
 
 def _interpolate(at: Sequence[int], values: Sequence[float], wanted: int) -> float:
@@ -334,21 +355,28 @@ def time_path(
         slow = min(slow, rates.dram_bytes_per_cycle)
     wide = max(L2_BYTES_PER_CYCLE_FEW_SMS, rates.l2_bytes_per_cycle)
 
-    def at(latency: float, bytes_per_cycle: float) -> AtRate:
+    def at(latency: float, bytes_per_cycle: float, counts: Sequence[int], written: float) -> AtRate:
         """Simulated with loads that come at that rate: in the loop at most the memory's, elsewhere the L2's."""
         used = replace(
             rates,
             l2_bytes_per_cycle=max(bytes_per_cycle, rates.l2_bytes_per_cycle),
             dram_bytes_per_cycle=bytes_per_cycle,
+            l2_write_bytes_per_cycle=written,
         )
         found = []
-        for count in residents:
+        for count in counts:
             outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * count > l1_bytes
             found.append(_Machine(used, latency, num_warps, touch, outgrown).run(path, count))
         return AtRate(bytes_per_cycle, tuple(start for start, _ in found), tuple(it for _, it in found))
 
-    near, *faster_near = (at(rates.near_latency_cycles, rate) for rate in sorted({rates.l2_bytes_per_cycle, wide}))
-    far, *faster_far = (at(rates.far_latency_cycles, rate) for rate in sorted({slow, rates.l2_bytes_per_cycle, wide}))
+    latencies = (rates.near_latency_cycles, rates.far_latency_cycles)
+    written = rates.l2_write_bytes_per_cycle
+    near, *faster_near = (at(latencies[0], rate, residents, written) for rate in sorted({rates.l2_bytes_per_cycle, wide}))
+    far, *faster_far = (
+        at(latencies[1], rate, residents, written) for rate in sorted({slow, rates.l2_bytes_per_cycle, wide})
+    )
+    few_written = max(L2_WRITE_BYTES_PER_CYCLE_FEW_SMS, written)
+    few_near, few_far = (at(latency, wide, (1,), few_written) for latency in latencies)
     return KernelTiming(
         residents,
         rates.near_latency_cycles,
@@ -363,6 +391,8 @@ def time_path(
         far.bytes_per_cycle,
         tuple(faster_near),
         tuple(faster_far),
+        few_near,
+        few_far,
     )
 
 
@@ -564,7 +594,8 @@ def _unit_cycles(path: WarpPath, rates: SmRates, num_warps: int, touch: _Touch) 
         elif cost.pipe in total:
             total[cost.pipe] += cost.issue * per_scheduler
         total["shared memory and L1"] += cost.shared * num_warps
-        total["L2 path"] += cost.l2_bytes / rates.l2_bytes_per_cycle * num_warps
+        if not _writes(step.opcode):
+            total["L2 path"] += cost.l2_bytes / rates.l2_bytes_per_cycle * num_warps
     passes = path.iterations_per_pass if path.has_loop else 1.0
     return tuple((unit, cycles / passes) for unit, cycles in total.items())
 
@@ -614,9 +645,16 @@ def _kind(step: Step) -> int:
         return _WAIT_TMA
     if base == "BRA":
         return _BRANCH
-    if base in ("STG", "ST"):
+    if _writes(opcode):
         return _STORE
+    if is_cached_load(opcode):
+        return _LOAD
     return _PLAIN
+
+
+def _writes(opcode: str) -> bool:
+    """Whether an instruction's bytes go out to the L2."""
+    return opcode.split(".", 1)[0] in ("STG", "ST", "STL", "RED", "REDG")
 
 
 class _Machine:
@@ -657,12 +695,11 @@ class _Machine:
             cost = _cost(step.opcode, self.rates, self.latency, self.outgrown, *self.touch.of(step.opcode))
             waits = tuple(b for b in range(6) if step.wait_mask >> b & 1)
             loads = load_bytes_per_cycle is not None and step.opcode.startswith(("LDG", "LD."))
-            path_cycles = cost.l2_bytes / (
-                load_bytes_per_cycle if loads and load_bytes_per_cycle else self.rates.l2_bytes_per_cycle
-            )
+            rate = load_bytes_per_cycle if loads and load_bytes_per_cycle else self.rates.l2_bytes_per_cycle
+            path_cycles = cost.l2_bytes / (self.rates.l2_write_bytes_per_cycle if _writes(step.opcode) else rate)
             program.append(
                 (
-                    _HIT if place in hits else _LOAD if is_cached_load(step.opcode) else _kind(step),
+                    _HIT if place in hits else _kind(step),
                     None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
                     _L1_LATENCY if place in hits else cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,  # noqa: E501
                     max(step.stall, 1), step.allowed,
@@ -678,7 +715,7 @@ class _Machine:
         barrier_cycles = 13 + 2 * self.num_warps
         length = len(program)
         pipes: dict[str, float] = {}
-        issue_free = memory_free = l2_free = 0.0
+        issue_free = memory_free = l2_free = written_free = 0.0
         at = [0] * warps
         boards = [[0.0] * 6 for _ in range(warps)]
         copies: list[list[float]] = [[] for _ in range(warps)]
@@ -721,7 +758,9 @@ class _Machine:
                 if shared:
                     memory_free = (memory_free if memory_free > now else now) + shared * schedulers
                     done, read = memory_free + latency, memory_free + release
-                if path_cycles:
+                if path_cycles and kind == _STORE:
+                    written_free = (written_free if written_free > now else now) + path_cycles * schedulers
+                elif path_cycles:
                     l2_free = (l2_free if l2_free > now else now) + path_cycles * schedulers
                     if l2_free + latency > done:
                         done = l2_free + latency
@@ -747,8 +786,8 @@ class _Machine:
                     tma[w].pop(0)
                 elif kind == _BRANCH:
                     following = max(following, now + _BRANCH_CYCLES)
-                elif kind == _STORE and l2_free > end:
-                    end = l2_free
+                elif kind == _STORE and written_free > end:
+                    end = written_free
             at[w] += 1
             if now > end:
                 end = now

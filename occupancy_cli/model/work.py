@@ -88,25 +88,41 @@ class CtaWork:
             return 1.0
         return min(self.bytes_per_iteration / self.whole_bytes_per_iteration, 1.0)
 
-    def unique_share(self, grid: Sequence[int]) -> float:
-        """Of the bytes that all CTAs of a launch load, those that no other CTA has loaded; 1 where it cannot be told.
-
-        From `unique_bytes_per_iteration` if given, else from the axes of the grid that addresses do not depend on.
-        """
+    def sharing(self, grid: Sequence[int]) -> Sharing:
+        """How the CTAs of a launch share what they load: from `unique_bytes_per_iteration` if given, else from the axes
+        of the grid that addresses do not depend on; nothing where neither tells."""
         if self.unique_bytes_per_iteration is not None:
             whole = self.bytes_per_iteration
-            return min(self.unique_bytes_per_iteration / whole, 1.0) if whole else 1.0
+            unique = min(self.unique_bytes_per_iteration / whole, 1.0) if whole else 1.0
+            return Sharing(unique, 1.0 - unique if unique * _SHARERS_ON_AVERAGE < 1.0 else 0.0)
         total = sum(loaded for loaded, _ in self.loads_by_axes)
         if not total:
-            return 1.0
-        unique = 0.0
+            return Sharing()
+        unique = repeated = 0.0
         for loaded, axes in self.loads_by_axes:
             share = 1.0
             if axes is not None:
                 held = {axis: -(-grid[axis] // together) for axis, together in axes if axis < len(grid)}
                 share = math.prod(held.values()) / math.prod(grid)
             unique += share * loaded
-        return unique / total
+            if share * _SHARERS_AT_ONCE < 1.0:
+                repeated += (1.0 - share) * loaded
+        return Sharing(unique / total, repeated / total)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Of the bytes that the CTAs of a launch load: the share that no other CTA has loaded, and the share that repeats
+    what so many others load that several are likely to ask for it at once."""
+
+    unique: float = 1.0
+    repeated: float = 0.0
+
+
+# From how many CTAs on the L2 is asked for the same lines at a time (`pipeline.L2_BYTES_PER_CYCLE_SAME`); of operands
+# that are shared by few and by many, the mean is lower.
+_SHARERS_AT_ONCE = 16
+_SHARERS_ON_AVERAGE = 3
 
 
 @dataclass(frozen=True)
