@@ -276,6 +276,34 @@ def test_a_kernel_file_that_does_not_load_is_one_error(tmp_path: Path) -> None:
     assert "ValueError: as it is" in str(caught.value)
 
 
+def test_what_fails_around_the_kernel_is_said_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "around.py"
+    file.write_text(
+        "import triton\nimport triton.language as tl\n"
+        "@triton.heuristics({'EVEN': lambda args: args['N'] % args['SPLIT_K'] == 0})\n@triton.jit\n"
+        "def reads(x_ptr, N, EVEN: tl.constexpr):\n    tl.store(x_ptr, N)\n"
+        "@triton.heuristics({'TILE': lambda args: 3})\n@triton.jit\n"
+        "def sets(x_ptr, N):\n    tl.store(x_ptr, N)\n"
+        "@triton.heuristics({'OTHER': lambda args: 1 // 0})\n@triton.jit\n"
+        "def divides(x_ptr, N, OTHER: tl.constexpr):\n    tl.store(x_ptr, N)\n",
+        encoding="utf-8",
+    )
+
+    values = (ArgumentValue("x_ptr", "*i32"), ArgumentValue("N", "i32", 64))
+    with CompileService(limits=QUICK, jobs=1) as service:
+        reads, sets, divides = service.compile_all(
+            [
+                CompileRequest(KernelSource(kernel, str(file)), SM120, values, (), (), None)
+                for kernel in ("reads", "sets", "divides")
+            ]
+        )
+    assert reads.kind == "input"
+    assert reads.message.startswith("the heuristic that sets EVEN reads SPLIT_K, which has no value")
+    assert sets.message.startswith("TILE is set, but is neither a parameter of the kernel nor a launch option")
+    assert divides.message.startswith("ZeroDivisionError: ")
+    assert divides.message.endswith("@triton.heuristics({'OTHER': lambda args: 1 // 0}) (around.py:11)")
+
+
 def test_describe_lists_params_configs_and_heuristics(kernel_file: Path) -> None:
     with CompileService(limits=QUICK) as service:
         found = service.describe(KernelSource("scale", str(kernel_file)), SM120)

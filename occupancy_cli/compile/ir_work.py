@@ -929,9 +929,20 @@ class _Reader:
             op,
             "access",
             MemoryAccess(
-                "loop" if self.loop_stack else "", kind, op.place, element, shape, size, size, size, None, None, loaded,
-                axes, self.get(op.operands[0]).pointer if op.operands else None,
-            ),  # fmt: skip
+                "loop" if self.loop_stack else "",
+                kind,
+                op.place,
+                element,
+                shape,
+                size,
+                size,
+                size,
+                None,
+                None,
+                loaded,
+                axes,
+                self.get(op.operands[0]).pointer if op.operands else None,
+            ),
             loads,
         )
         self.put(op, _Value(loaded=True, loads=loads, axes=axes))

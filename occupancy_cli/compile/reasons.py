@@ -22,6 +22,7 @@ _LESS_TELLING = "Failures have been detected while processing an MLIR pass pipel
 _PIPELINE = re.compile(r"Pipeline failed while executing \[`([^`]+?)` on")
 _OTHER_ERROR = re.compile(r"^(?:error|fatal|ptxas[^:\n]*|LLVM ERROR):\s*([^\n]+)", re.MULTILINE | re.IGNORECASE)
 _WRAPPED = re.compile(r"^(?P<kind>\w+)\((?P<quote>['\"])(?P<text>.*)(?P=quote)(?:,\s*)?\)$", re.DOTALL)
+_UNRECOGNISED = re.compile(r"Keyword argument (\w+) was specified but unrecognised")
 _CARETS = re.compile(r"[\s^~]*$")
 
 
@@ -44,7 +45,14 @@ def reason(bad: BaseException, printed: str = "") -> str:
             kind, text = "", said
         elif not text:
             text = _failing_line(inner)
+    unknown = _UNRECOGNISED.search(text)
+    if unknown is not None:
+        # Said by Triton's launcher of what a config or a heuristic sets.
+        return f"{unknown[1]} is set, but is neither a parameter of the kernel nor a launch option of this Triton"
     place = next((at for error in reversed(chain) if (at := _kernel_line(error))), "")
+    if not place and kind:
+        at = _failing_line(inner)  # Python code around the kernel: a heuristic, a repr, a pruning function
+        place = f", at: {at}" if at and at not in text else ""
     sentence = f"{kind}: {text}" if kind and text else text or kind
     return " ".join(f"{sentence}{place}".split())[:MAX_CHARACTERS]
 

@@ -284,10 +284,23 @@ def with_heuristics(kernel: Any, arguments: Mapping[str, Any], config: Mapping[s
             applied = True
         else:
             for name, heuristic in layer.values.items():
-                values[name] = heuristic(dict(values))
+                values[name] = _heuristic_value(name, heuristic, values)
     if not applied:
         values |= config
     return values
+
+
+def _heuristic_value(name: str, heuristic: Any, values: Mapping[str, Any]) -> Any:
+    try:
+        return heuristic(dict(values))
+    except KeyError as missing:
+        if missing.args and isinstance(missing.args[0], str) and missing.args[0] not in values:
+            raise InputError(
+                f"the heuristic that sets {name} reads {missing.args[0]}, which has no value",
+                where="@triton.heuristics",
+                hint=f"Give {missing.args[0]}, or a config that sets it.",
+            ) from missing
+        raise
 
 
 # --- compiling ---------------------------------------------------------------------------------------------------

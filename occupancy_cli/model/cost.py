@@ -18,6 +18,7 @@ uncertain; nothing is filled in silently.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -180,7 +181,7 @@ def _at_rate(points: Sequence[RateTimes], bytes_per_cycle: Floats) -> tuple[Floa
     """(start, iteration) at rates of shape [launches, residents]: linear in the time of a byte between the points, and
     as at the nearest beyond them."""
     start, iteration = (np.tile(each, (len(bytes_per_cycle), 1)) for each in (points[0].start, points[0].iteration))
-    for low, high in zip(points, points[1:], strict=False):
+    for low, high in itertools.pairwise(points):
         slow, fast = 1.0 / low.bytes_per_cycle, 1.0 / high.bytes_per_cycle
         share = np.clip((slow - 1.0 / bytes_per_cycle) / (slow - fast), 0.0, 1.0)
         start += share * (high.start - low.start)

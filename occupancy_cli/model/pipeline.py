@@ -277,7 +277,9 @@ class KernelTiming:
 
     def _by_rate(self, ctas_per_sm: int, rates: Sequence[AtRate]) -> tuple[AtRate, ...]:
         return tuple(
-            AtRate(each.bytes_per_cycle, self._spread(ctas_per_sm, each.start), self._spread(ctas_per_sm, each.iteration))
+            AtRate(
+                each.bytes_per_cycle, self._spread(ctas_per_sm, each.start), self._spread(ctas_per_sm, each.iteration)
+            )
             for each in rates
         )
 
@@ -371,7 +373,9 @@ def time_path(
 
     latencies = (rates.near_latency_cycles, rates.far_latency_cycles)
     written = rates.l2_write_bytes_per_cycle
-    near, *faster_near = (at(latencies[0], rate, residents, written) for rate in sorted({rates.l2_bytes_per_cycle, wide}))
+    near, *faster_near = (
+        at(latencies[0], rate, residents, written) for rate in sorted({rates.l2_bytes_per_cycle, wide})
+    )
     far, *faster_far = (
         at(latencies[1], rate, residents, written) for rate in sorted({slow, rates.l2_bytes_per_cycle, wide})
     )
