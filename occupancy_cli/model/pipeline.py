@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def dram_share(run_bytes: float) -> float:
     points = _DRAM_SHARE_BY_RUN
     if run_bytes <= points[0][0]:
         return points[0][1]
-    for (low, at_low), (high, at_high) in zip(points, points[1:], strict=False):
+    for (low, at_low), (high, at_high) in itertools.pairwise(points):
         if run_bytes <= high:
             return at_low + (at_high - at_low) * math.log2(run_bytes / low) / math.log2(high / low)
     return points[-1][1]
