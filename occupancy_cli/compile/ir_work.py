@@ -494,7 +494,8 @@ def _contiguous(at: Ints, count: int, element_bytes: int) -> bool:
 class _Value:
     """An integer scalar (one value a program), an integer tensor, or a pointer (element offsets from an argument).
 
-    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `guessed` those
+    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `given` those that
+    depend on an argument that another launch of the same kernel may have another value of, `guessed` those
     that depend on an argument without a value; `loads` is the length of the longest chain of loads that led here.
     `expression` is a scalar's text. `axes` are the grid axes it depends on, as in `MemoryAccess`.
     """
@@ -504,6 +505,7 @@ class _Value:
     element: str = ""
     loaded: bool = False
     guessed: bool = False
+    given: bool = False
     loads: int = 0
     expression: str | None = None
     axes: Axes | None = ()
@@ -631,7 +633,7 @@ class _Reader:
                 continue
             given = arguments.get(name)
             if isinstance(given, int) and not isinstance(given, bool):
-                self.values["%" + written] = _Value(np.array([given], dtype=np.int64), expression=name)
+                self.values["%" + written] = _Value(np.array([given], dtype=np.int64), given=True, expression=name)
             elif kind in ("i32", "i64"):
                 number = _GUESSED_ALIGNED if "tt.divisibility" in told else _GUESSED
                 self.values["%" + written] = _Value(np.array([number], dtype=np.int64), guessed=True, expression=name)
@@ -709,6 +711,7 @@ class _Reader:
                 _Value(
                     loaded=any(v.loaded for v in came),
                     guessed=any(v.guessed for v in came),
+                    given=any(v.given for v in came),
                     loads=max((v.loads for v in came), default=0),
                     axes=_axes(came),
                 ),
@@ -770,12 +773,12 @@ class _Reader:
         kind = op.name.split(".")[-1]
         came = [self.get(o) for o in op.operands]
         loaded, loads = any(v.loaded for v in came), max((v.loads for v in came), default=0)
-        guessed = any(v.guessed for v in came)
-        result = _Value(loaded=loaded, guessed=guessed, loads=loads, axes=_axes(came))
+        guessed, given = any(v.guessed for v in came), any(v.given for v in came)
+        result = _Value(loaded=loaded, guessed=guessed, given=given, loads=loads, axes=_axes(came))
         numbers = [v.numbers for v in came]
         texts = [v.expression for v in came]
         if op.name in _SAME and came:
-            result = replace(came[0], loaded=loaded, guessed=guessed, loads=loads)
+            result = replace(came[0], loaded=loaded, guessed=guessed, given=given, loads=loads)
         elif kind == "select" and len(came) == 3:
             known = [n for n in numbers if n is not None]
             if len(known) == 3:
@@ -786,8 +789,9 @@ class _Reader:
             compare = _COMPARE.get(predicate)
             if compare is not None:
                 result.numbers = compare(numbers[0], numbers[1]).astype(np.int64)
-                if loaded and op.is_tensor:
-                    # Which rows loaded data lets through is not known: all of them.
+                if (loaded or given) and op.is_tensor:
+                    # Which rows loaded data lets through is not known, and an argument lets others through in another
+                    # launch: all of them.
                     result.numbers = np.ones_like(result.numbers)
         elif len(came) == 2 and kind in _ARITHMETIC:
             function, form = _ARITHMETIC[kind]
@@ -841,6 +845,7 @@ class _Reader:
                 numbers=numbers,
                 loaded=base.loaded or offset.loaded,
                 guessed=base.guessed or offset.guessed,
+                given=base.given or offset.given,
                 loads=max(base.loads, offset.loads),
                 axes=_axes((base, offset)),
                 expression=None,
