@@ -56,7 +56,7 @@ def predicted_us(surface: Surface, row: Row, calibration: Calibration | None = N
 
 def calibration_points(surface: Surface, rows: Sequence[Row]) -> list[Row]:
     """At most 8 points of one config, chosen without looking at times: the smallest case, the one whose CTAs come
-    nearest the SMs, and the largest, each with the fewest, a middle and the most splits."""
+    nearest the SMs, and the largest, each with the fewest, a middle and the most splits that leave no CTA idle."""
     cases = sorted({surface.case(row) for row in rows}, key=lambda case: case[0][1])
     sms = surface.gpu.sm_count or 1
     by_case: dict[Key, list[Row]] = defaultdict(list)
@@ -65,17 +65,32 @@ def calibration_points(surface: Surface, rows: Sequence[Row]) -> list[Row]:
     near = min(cases, key=lambda case: abs(int(np.prod(by_case[case][0]["grid"])) - sms))
     chosen: list[Row] = []
     for case in dict.fromkeys((cases[0], near, cases[-1])):
-        points = sorted(by_case[case], key=lambda row: int(np.prod(row["grid"])))
+        idle = {id(row): _idle(surface, row) for row in by_case[case]}
+        busy = [row for row in by_case[case] if idle[id(row)] == min(idle.values())]
+        points = sorted(busy, key=lambda row: int(np.prod(row["grid"])))
         chosen += [points[i] for i in dict.fromkeys((0, len(points) // 3, len(points) - 1))]
     return chosen[:POINTS_PER_CONFIG]
+
+
+def _idle(surface: Surface, row: Row) -> int:
+    """CTAs of a point's first launch that have nothing to do."""
+    return sum(count for count, iterations in surface.launches(row)[0].shape.runs if not iterations)
+
+
+def _both(surface: Surface, row: Row) -> list[MeasuredPoint]:
+    """A measured point: its first kernel alone, which is timed too, and all of its launches."""
+    launches = surface.launches(row)
+    both = [MeasuredPoint(launches[:1], float(row["us_split"]))] if len(launches) > 1 and "us_split" in row else []
+    return [*both, MeasuredPoint(launches, surface.time_us(row))]
 
 
 def calibrate(surface: Surface) -> Calibration:
     """A calibration of all kernels of a surface from at most 8 points a config."""
     points = [
-        MeasuredPoint(surface.launches(row), surface.time_us(row))
+        point
         for rows in _grouped(surface.rows, surface.config).values()
         for row in calibration_points(surface, rows)
+        for point in _both(surface, row)
     ]
     return fit(surface.gpu, points)
 

@@ -153,14 +153,21 @@ def _by_binary(rows: Sequence[MeasuredRow]) -> Mapping[str, list[MeasuredRow]]:
 
 
 def spread(rows: Sequence[MeasuredRow], most: int) -> list[MeasuredRow]:
-    """At most `most` rows, evenly spread over their launches' sizes (CTAs, then work), both ends in."""
+    """At most `most` rows, evenly spread over their launches' sizes (CTAs, then work), both ends in; of launches where
+    most CTAs have nothing to do none, if there are others."""
 
     def size(each: MeasuredRow) -> tuple[int, float]:
         assert each.candidate is not None
         shape = each.candidate.launches[0].shape
         return shape.programs, shape.total_iterations
 
-    ordered = sorted(rows, key=size)
+    def mostly_idle(each: MeasuredRow) -> bool:
+        # More splits than tiles: their time tells of empty CTAs and of partial results that nobody wrote.
+        assert each.candidate is not None
+        shape = each.candidate.launches[0].shape
+        return shape.working < shape.programs / 2
+
+    ordered = sorted([r for r in rows if not mostly_idle(r)] or rows, key=size)
     if len(ordered) <= most:
         return ordered
     return [ordered[round(i * (len(ordered) - 1) / (most - 1))] for i in range(most)]

@@ -78,8 +78,9 @@ CTA_TURNOVER_US = 0.21
 """From the end of a CTA to the first instruction of the next one in its slot (same measurement)."""
 L2_NEAR_SHARE = 0.5
 """Of the L2, that answers at its near latency (same measurement: latency rises from 28 MB of 60 on)."""
-JUST_WRITTEN_LATENCY_CYCLES = 516.0
-"""Of the slowest of a warp's lines that other SMs wrote just before, and that lie in either half of the L2 (H200)."""
+JUST_WRITTEN_LATENCY_CYCLES = 406.0
+"""Of the slowest of the four lines that a warp's widest load touches, where other SMs wrote them just before and they
+lie in either half of the L2: between 308 to 351 for one line and 488 to 540 for 32 (H200)."""
 NO_SHARING = Sharing()
 _BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
 
@@ -523,16 +524,28 @@ class MeasuredPoint:
 
 
 _FACTOR_NAMES = ("start", "iteration", "sharing")
-_PRIOR = np.array([0.5, 0.3, 0.6])  # of log factors: how far the model may be off before points say otherwise
-_POINT_ERROR = 0.05  # of log times: what the model leaves open within one kernel, and a fit is not to chase
+# Of log factors: how far the model may be off before points say otherwise, for all variants of a kernel together, and
+# for one of them from the others.
+_PRIOR = np.array([0.5, 0.3, 0.6])
+_PRIOR_OF_ONE = np.array([0.1, 0.1, 0.15])
+_POINT_ERROR = 0.08  # of log times: what the model leaves open within one kernel, and a fit is not to chase
 _STEPS = 12
+
+
+def _prior(kernels: Sequence[str]) -> tuple[Floats, Floats]:
+    """(spread of each log factor, the matrix that turns log factors into independent deviations of spread 1), with three
+    factors for each variant of the kernels named."""
+    same = np.array([[a == b for b in kernels] for a in kernels], dtype=float)
+    alike = np.kron(same, np.diag(_PRIOR**2)) + np.kron(np.eye(len(kernels)), np.diag(_PRIOR_OF_ONE**2))
+    return np.sqrt(np.diag(alike)), np.asarray(np.linalg.inv(np.linalg.cholesky(alike)))
 
 
 def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> Calibration:
     """Factors for every compiled kernel among the points, by damped least squares on log times.
 
-    Each factor is held near 1 as firmly as the model is trusted, so that few points suffice and none is chased; what
-    the points leave as open as before is reported as undetermined. Points whose launches have no time are left out.
+    Each factor is held near 1 as firmly as the model is trusted, and near those of the same kernel's other variants, so
+    that few points suffice and none is chased; what the points leave as open as before is reported as undetermined.
+    Points whose launches have no time are left out.
     """
     names = sorted({launch.specialization for point in points for launch in point.launches})
     index = {name: i for i, name in enumerate(names)}
@@ -555,7 +568,7 @@ def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> C
     if not usable:
         return Calibration((), 0, 0.0, tuple(f"{name}: {factor}" for name in names for factor in _FACTOR_NAMES))
     target = np.log([p.time_us for p in usable])
-    prior = np.tile(_PRIOR, len(names))
+    prior, unlike = _prior([name.split(":")[0].split(" ")[0] for name in names])
 
     touched = [[index[launch.specialization] for launch in p.launches] for p in usable]
 
@@ -563,7 +576,7 @@ def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> C
         return np.array([log_time(usable[i], at) for i in which], dtype=float)
 
     def residuals(at: Floats) -> Floats:
-        return np.concatenate([(times_at(at, range(len(usable))) - target) / _POINT_ERROR, at / prior])
+        return np.concatenate([(times_at(at, range(len(usable))) - target) / _POINT_ERROR, unlike @ at])
 
     def jacobian_at(at: Floats) -> Floats:
         """Derivatives by central differences; a factor moves only the points that launch its kernel."""
@@ -573,7 +586,7 @@ def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> C
             shift = np.zeros_like(at)
             shift[k] = 0.02
             found[which, k] = (times_at(at + shift, which) - times_at(at - shift, which)) / 0.04 / _POINT_ERROR
-            found[len(usable) + k, k] = 1.0 / prior[k]
+        found[len(usable) :] = unlike
         return found
 
     current = residuals(logs)
