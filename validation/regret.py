@@ -1,10 +1,10 @@
 """How good are recommendations? Regret of the model and of the rules people use, on measured surfaces.
 
-    python validation/regret.py [FOLDER] [--write]
+    python validation/regret.py [FOLDER...] [--write]
 
 Regret is the time of what a rule chooses over the best that was measured, minus 1. Two questions: which split for a
 given config and batch, and which config and split for a given batch. Prints Markdown; `--write` puts it into
-`validation/regret.md`. Every surface of the folder takes part (see `surfaces.py`).
+`validation/regret.md`. Every surface of the folders takes part (see `surfaces.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 import numpy as np  # noqa: E402
-from surfaces import FOLDER, Key, Surface, surfaces  # noqa: E402
+from surfaces import FOLDER, MEASURED, Key, Surface, surfaces  # noqa: E402
 
 from occupancy_cli.model.cost import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
 from occupancy_cli.model.rules import SPLIT_RULES, Rule  # noqa: E402
@@ -126,13 +126,13 @@ def line(name: str, found: Mapping[Any, float]) -> str:
 HEAD = ["| rule | mean % | p90 % | worst % | within 5 %, % |", "|---|---|---|---|---|"]
 
 
-def report(surface: Surface) -> list[str]:
-    """The surface's part of the document."""
+def report(surface: Surface, summary: list[str]) -> list[str]:
+    """The surface's part of the document; adds its line to `summary`."""
     by_split = lambda row: (surface.config(row), surface.case(row))  # noqa: E731
     text = [f"## {surface.name}", ""]
     text.append(
         f"{surface.gpu.name}, {len(surface.rows)} points, {len(_grouped(surface.rows, surface.config))} configs, "
-        f"{len(_grouped(surface.rows, surface.case))} cases."
+        f"{len(_grouped(surface.rows, surface.case))} cases.{_clocks(surface)}"
     )
     splits = surface.about["choice"] == ["nsplit"]
     started = time.perf_counter()
@@ -163,6 +163,7 @@ def report(surface: Surface) -> list[str]:
     text += [line(name, regrets(surface, by(table), surface.case)) for name, table in models.items()]
     if not surface.code:
         return text
+    summary.append(_summary(surface, (predictions, calibrated), by, by_split))
     text += ["", *_errors(surface, predictions, calibrated), ""]
     assert calibration is not None
     text.append(
@@ -170,18 +171,51 @@ def report(surface: Surface) -> list[str]:
         f"{len(calibration.undetermined)} of {3 * len(calibration.factors)} factors not determined by them."
     )
     text.append(f"Predicting all points took {seconds:.1f} s, simulation included.")
-    worst = sorted(regrets(surface, by(predictions), by_split).items(), key=lambda item: -item[1])[:5]
+    # Of splits where there are any to choose, else of configs.
+    fixed, free = (by_split, surface.choice) if surface.about["choice"] else (surface.case, surface.config)
+    worst = sorted(regrets(surface, by(predictions), fixed).items(), key=lambda item: -item[1])[:5]
     text += ["", "Worst choices of the unfitted model:", ""]
-    for (config, case), value in worst:
-        rows = [r for r in surface.rows if surface.config(r) == config and surface.case(r) == case]
+    for group, value in worst:
+        rows = [r for r in surface.rows if fixed(r) == group]
         chose = min(rows, key=lambda row: predictions[id(row)])
         best = min(rows, key=surface.time_us)
+        about = (
+            f"{_text(surface.config(chose))}, {_text(surface.case(chose))}" if free == surface.choice else _text(group)
+        )
         text.append(
-            f"- {_text(config)}, {_text(case)}: {100 * value:.1f} %: chose {_text(surface.choice(chose))} "
+            f"- {about}: {100 * value:.1f} %: chose {_text(free(chose))} "
             f"(measured {surface.time_us(chose):.1f}, predicted {predictions[id(chose)]:.1f} us), best "
-            f"{_text(surface.choice(best))} ({surface.time_us(best):.1f}, {predictions[id(best)]:.1f} us)"
+            f"{_text(free(best))} ({surface.time_us(best):.1f}, {predictions[id(best)]:.1f} us)"
         )
     return text
+
+
+SUMMARY = [
+    "| surface | split, nothing fitted | split, calibrated | config and split, nothing fitted "
+    "| config and split, calibrated |",
+    "|---|---|---|---|---|",
+]
+
+
+def _summary(
+    surface: Surface,
+    tables: Sequence[Mapping[int, float]],
+    by: Callable[[Mapping[int, float]], Callable[[Sequence[Row], Surface], Row]],
+    by_split: Callable[[Row], Any],
+) -> str:
+    cells = []
+    for key in (by_split, surface.case):
+        for table in tables:
+            found = 100 * np.array(list(regrets(surface, by(table), key).values()))
+            chosen = key is not by_split or surface.about["choice"]
+            cells.append(f"{found.mean():.2f} / {found.max():.1f}" if chosen else "-")
+    return f"| {surface.name} | {' | '.join(cells)} |"
+
+
+def _clocks(surface: Surface) -> str:
+    full = surface.gpu.boost_clock_mhz
+    low = [row["sm_clock_mhz"] for row in surface.rows if row.get("sm_clock_mhz", full) < 0.95 * (full or 0.0)]
+    return f" {len(low)} points ran below 95 % of the boost clock, at {min(low)} MHz and more." if low else ""
 
 
 def _first_config(surface: Surface, rule: Callable[[Sequence[Row], Surface], Row]) -> dict[Any, float]:
@@ -243,30 +277,40 @@ def _errors(surface: Surface, predictions: Mapping[int, float], calibrated: Mapp
 
 INTRODUCTION = """# Regret of recommendations on measured surfaces
 
-Made by `python validation/regret.py --write`. Regret: time of what a rule chooses / best measured time - 1. A choice
-that was not measured is taken down to the nearest measured split.
+Made by `python validation/regret.py --write` from the surfaces in `tests/data/surfaces/` (given, see its README) and in
+`validation/h200/surfaces/` (measured with `occupancy measure`). Regret: time of what a rule chooses / best measured
+time - 1. A choice that was not measured is taken down to the nearest measured split.
 
 The model's numbers come from the kernels' own TTGIR and SASS (recorded beside each surface), the GPU's profile in
 `hw_profiles/`, and an H200's instruction rates, latencies and launch costs timed by `validation/sm_constants.cu`
 (`sm_constants_h200.json`). No number was fitted to the times of a surface for the rows "nothing fitted".
 
-What is optimistic: the form of the model was developed with `sparse_mla_decode_h200` at hand. That the lines of a
-gather, the path to the L2, spills that outgrow the L1 and the place of the data in the L2 are modelled at all was
-decided by looking at where simpler models chose wrongly on it; so was taking spills beyond the L1 from the L2 rather
-than from memory. The constants of these effects were then taken from the device, not from the surface. The points of a
-calibration are part of the surface that is judged. The overhead of 2 tiles and the merge cost of a tenth of a tile in
-FlashInfer's form are this table's, not FlashInfer's.
+What is optimistic: the form of the model was developed with `sparse_mla_decode_h200`, `gqa_decode`, `sparse_mla_decode`
+and `moe_grouped_gemm` at hand. That the lines of a gather, the path to and from the L2, spills that outgrow the L1, the
+place of the data in the L2, short runs of bytes in memory and tiles that CTAs share are modelled at all was decided by
+looking at where simpler models chose wrongly on them. The constants of these effects were then taken from the device,
+not from a surface; how firmly a calibration holds its factors was chosen on these four. The points of a calibration are
+part of the surface that is judged. The overhead of 2 tiles and the merge cost of a tenth of a tile in FlashInfer's form
+are this table's, not FlashInfer's.
+
+What is not: `gqa_decode_8_heads`, `moe_grouped_gemm_64_experts` and `sparse_mla_decode_64_heads` (other shapes of the
+kernels, other batches) were measured when the model was done and have decided nothing since.
+
+Points that ran beside other processes are left out. Those whose clock the GPU's power cap held down are in, since that
+is how users get them; the model knows one clock. The grouped GEMM has no splits to choose.
 
 What the data does not tell: how the indices of the sparse kernel lie in memory. The model takes each gathered row to
-lie in a line of its own, which on this surface makes the wide tiles 1.4 times too slow.
+lie in a line of its own, which on `sparse_mla_decode_h200` makes the wide tiles 1.4 times too slow.
 """
 
 
 def main(arguments: Sequence[str]) -> None:
-    folder = next((Path(a) for a in arguments if not a.startswith("--")), FOLDER)
-    text = INTRODUCTION
-    for surface in surfaces(folder):
-        text += "\n" + "\n".join(report(surface)) + "\n"
+    folders = [Path(a) for a in arguments if not a.startswith("--")] or [FOLDER, MEASURED]
+    parts, summary = [], [*SUMMARY]
+    for surface in (each for folder in folders for each in surfaces(folder)):
+        parts.append("\n".join(report(surface, summary)) + "\n")
+    head = f"{INTRODUCTION}\nRegret of the model, mean / worst %:\n\n" + "\n".join(summary) + "\n"
+    text = "\n".join([head, *parts])
     print(text)
     if "--write" in arguments:
         (Path(__file__).resolve().parent / "regret.md").write_text(text, encoding="utf-8")

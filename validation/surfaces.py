@@ -3,7 +3,8 @@
 A surface is three files of one name in a folder: `NAME.jsonl.gz` (one measured point a line), `NAME.json` (what a point
 means: GPU, which fields are the config, the case and the choice, and the launches a point makes, as expressions over
 its fields) and `NAME.code.json.xz` (TTGIR, SASS and resources of every compiled variant, written by `record_code.py`).
-Points that were measured with the clock held down, or beside other processes, are kept in the file and set apart here.
+A description whose `code` names another surface shares its compiled variants. Points that were measured beside other
+processes are kept in the file and set apart here; those whose clock the power cap held down are as users get them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "data" / "surfaces"
+MEASURED = Path(__file__).resolve().parent / "h200" / "surfaces"
 
 Key = tuple[tuple[str, Any], ...]
 
@@ -43,7 +45,7 @@ class Held:
 @dataclass
 class Surface:
     """One surface. `rows` are the measured points, each with the constants and derived values of its description;
-    `marked` are those whose time does not stand for the GPU alone at its own clock."""
+    `marked` are those whose time does not stand for the GPU alone."""
 
     name: str
     about: Mapping[str, Any]
@@ -135,8 +137,8 @@ class Surface:
 
 
 def _is_marked(row: Mapping[str, Any]) -> bool:
-    """Whether a point's time does not stand for the GPU alone at its own clock."""
-    return bool(row.get("throttled") or row.get("shared"))
+    """Whether a point's time does not stand for the GPU alone."""
+    return bool(row.get("shared"))
 
 
 def _value(text: Any, row: Mapping[str, Any]) -> Any:
@@ -179,7 +181,7 @@ def read_surface(path: Path) -> Surface:
             for derived, text in about.get("derived", {}).items():
                 row[derived] = _value(text, row)
             (marked if _is_marked(row) else rows).append(row)
-    code_path = path.with_name(f"{name}.code.json.xz")
+    code_path = path.with_name(f"{about.get('code', name)}.code.json.xz")
     code = json.loads(lzma.decompress(code_path.read_bytes())) if code_path.is_file() else {}
     return Surface(name, about, rows, code, marked)
 

@@ -533,8 +533,8 @@ _STEPS = 12
 
 
 def _prior(kernels: Sequence[str]) -> tuple[Floats, Floats]:
-    """(spread of each log factor, the matrix that turns log factors into independent deviations of spread 1), with three
-    factors for each variant of the kernels named."""
+    """(spread of each log factor, the matrix that makes independent deviations of spread 1 of them), with three factors
+    for each variant of the kernels named."""
     same = np.array([[a == b for b in kernels] for a in kernels], dtype=float)
     alike = np.kron(same, np.diag(_PRIOR**2)) + np.kron(np.eye(len(kernels)), np.diag(_PRIOR_OF_ONE**2))
     return np.sqrt(np.diag(alike)), np.asarray(np.linalg.inv(np.linalg.cholesky(alike)))
