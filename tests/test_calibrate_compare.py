@@ -198,7 +198,7 @@ def test_rules() -> None:
 def test_spread_takes_both_ends() -> None:
     class Shape:
         def __init__(self, programs: int) -> None:
-            self.programs, self.total_iterations = programs, 1.0
+            self.programs, self.total_iterations, self.working = programs, 1.0, programs
 
     rows = [
         type("M", (), {"candidate": type("C", (), {"launches": [type("L", (), {"shape": Shape(n)})]})})()

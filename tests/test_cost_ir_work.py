@@ -1,7 +1,14 @@
 """TTGIR to the work of a CTA, against counts by hand for the recorded kernels."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from surface_code import recorded, split
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "validation"))
+
+from surfaces import MEASURED, read_surface
 
 from occupancy_cli.compile.ir_work import element_bits, parse_ttgir, read_work, trip_counts, with_sass
 from occupancy_cli.errors import InputError
@@ -46,6 +53,48 @@ def test_a_gather_touches_a_line_a_row(block_t, warps, lines):
     # Rows are read 16 bytes a lane: a warp reads 512 contiguous bytes.
     row = next(a for a in ir.accesses if a.dtype == "f8E4M3FN")
     assert (row.bytes_per_lane, row.lines_per_warp) == (16, 4.0)
+
+
+def test_which_axes_of_the_grid_an_address_depends_on():
+    ir = read_work(split(16, 16, 4)["ttgir"], VALUES)
+    found = {(a.where, a.dtype): a.axes for a in ir.accesses}
+    # Indices are of a request (axis 0) and a split (2), the query of a request and a group of heads (1).
+    assert found["loop", "i32"] == ((0, 1), (2, 1))
+    assert found["prologue", "bf16"] == ((0, 1), (1, 1))
+    # Four neighbouring programs of an axis share what is addressed by its quotient; a remainder mixes them.
+    text = """
+  tt.func public @k(%x: !tt.ptr<f32>, %o: !tt.ptr<f32>) {
+    %c4 = arith.constant 4 : i32
+    %pid = tt.get_program_id y : i32
+    %quotient = arith.divsi %pid, %c4 : i32
+    %rest = arith.remsi %pid, %c4 : i32
+    %a = tt.addptr %x, %quotient : !tt.ptr<f32>, i32
+    %b = tt.addptr %x, %rest : !tt.ptr<f32>, i32
+    %va = tt.load %a : !tt.ptr<f32> loc("k.py":1:1)
+    %vb = tt.load %b : !tt.ptr<f32> loc("k.py":2:1)
+    tt.return
+  }
+"""
+    assert [a.axes for a in read_work(text).accesses] == [((1, 4),), None]
+
+
+def test_bytes_beside_one_another_decide_what_memory_gives():
+    code = read_surface(MEASURED / "moe_grouped_gemm.jsonl.gz").code
+    by_depth = {64: set(), 128: set()}
+    for key, variant in code.items():
+        depth = int(key.split("BLOCK_K=")[1].split()[0])
+        by_depth[depth].add(round(read_work(variant["ttgir"]).work.dram_share, 3))
+    # FP8 tiles that take 64 or 128 bytes of each row.
+    assert by_depth == {64: {0.51}, 128: {0.88}}
+
+
+def test_masks_of_arguments_let_everything_through():
+    # How many splits there are is not what the kernel was compiled for: eight rows of 512 floats, whatever nsplit.
+    code = read_surface(MEASURED / "sparse_mla_decode.jsonl.gz").code
+    combine = next(variant["ttgir"] for key, variant in code.items() if key.startswith("combine_kernel"))
+    for nsplit in (1, 6):
+        rows = [a for a in read_work(combine, {"nsplit": nsplit, "heads": 16}).accesses if a.shape == (8, 512)]
+        assert [a.bytes for a in rows] == [8 * 512 * 4]
 
 
 def test_iterations_follow_from_the_arguments():

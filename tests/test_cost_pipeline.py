@@ -1,16 +1,20 @@
 """The simulated scheduler: cycles of small programs by hand, and of a real kernel beside its measured time."""
 
+import dataclasses
 import json
 
 import pytest
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.pipeline import (
+    DRAM_BANDWIDTH_SHARE,
+    L2_BYTES_PER_CYCLE_FEW_SMS,
     KernelTiming,
     SmRates,
     Step,
     WarpPath,
     access_bytes,
+    dram_share,
     l1_bytes,
     residents_to_simulate,
     sm_rates,
@@ -48,6 +52,31 @@ def test_a_load_is_waited_for_where_its_scoreboard_is():
     # One line and 128 bytes a warp: 4 cycles for the lookups of four schedulers, 4 x 128 B at 32 B a cycle to the L2.
     assert timing.start_near[0] == pytest.approx(300 + 16, abs=2)
     assert timing.start_far[0] - timing.start_near[0] == pytest.approx(400, abs=1)
+
+
+def test_stores_leave_at_the_rate_of_writing():
+    # Ten stores of 512 bytes a warp from four warps, 20,480 bytes, at 17 bytes a cycle.
+    assert cycles([Step("STG.E.128")] * 10) == pytest.approx(20480 / 17, rel=0.02)
+
+
+def test_loads_wait_for_bandwidth_and_not_at_higher_rates():
+    # 16 loads of 512 bytes by each of four warps: 32 KB an iteration.
+    loop = (*[Step("LDG.E.128", write_barrier=0)] * 16, Step("FADD", wait_mask=1))
+    rates = dataclasses.replace(RATES, dram_bytes_per_cycle=16.0)
+    timing = time_path(WarpPath((), loop), rates, 4, 1)
+    # From memory at 16 bytes a cycle 2048 cycles, at the L2's 32 half of it, at 70 468; then the wait shows less.
+    assert timing.iteration_far[0] == pytest.approx(2048 + 700, rel=0.02)
+    assert [each.bytes_per_cycle for each in timing.faster_far] == [32.0, L2_BYTES_PER_CYCLE_FEW_SMS]
+    assert timing.faster_far[0].iteration[0] == pytest.approx(1024 + 700, rel=0.02)
+    assert timing.few_far is not None and timing.few_far.iteration[0] < timing.faster_far[0].iteration[0]
+    assert KernelTiming.from_dict(json.loads(json.dumps(timing.to_dict()))) == timing
+
+
+def test_short_runs_of_bytes_get_less_of_the_memory_bandwidth():
+    assert dram_share(64) == 0.51 and dram_share(4096) == DRAM_BANDWIDTH_SHARE
+    # Between 64 and 128 bytes, in the middle of their logarithms.
+    assert dram_share(64 * 2**0.5) == pytest.approx((0.51 + 0.88) / 2)
+    assert dram_share(8) == dram_share(32) == 0.34
 
 
 def test_lines_of_a_gather_are_looked_up_one_a_cycle():

@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "validation"))
 
 import regret
-from surfaces import FOLDER, read_surface
+from surfaces import FOLDER, MEASURED, read_surface
 
 from occupancy_cli.model.search import OTHER_CONFIG_ERROR_PERCENT, SAME_CONFIG_ERROR_PERCENT
 
@@ -62,6 +62,30 @@ def test_splits_chosen_after_calibration_with_8_points_a_config(surface):
     found = list(regret.regrets(surface, by(table), split_of(surface)).values())
     assert np.mean(found) <= 0.015
     assert max(found) <= 0.10
+
+
+@pytest.mark.parametrize(
+    "name", ["gqa_decode", "gqa_decode_8_heads", "moe_grouped_gemm", "moe_grouped_gemm_64_experts"]
+)
+def test_other_kernels_measured_on_an_h200(name):
+    measured = read_surface(MEASURED / f"{name}.jsonl.gz")
+    predicted = {id(row): regret.predicted_us(measured, row) for row in measured.rows}
+    together = list(regret.regrets(measured, by(predicted), measured.case).values())
+    assert np.mean(together) <= 0.06
+    assert max(together) <= 0.20
+    if measured.about["choice"]:
+        splits = list(regret.regrets(measured, by(predicted), split_of(measured)).values())
+        assert np.mean(splits) <= 0.025
+        assert max(splits) <= 0.20
+
+
+def test_another_kernel_calibrated_with_8_points_a_config():
+    measured = read_surface(MEASURED / "gqa_decode_8_heads.jsonl.gz")
+    calibration = regret.calibrate(measured)
+    table = {id(row): regret.predicted_us(measured, row, calibration) for row in measured.rows}
+    splits = list(regret.regrets(measured, by(table), split_of(measured)).values())
+    assert np.mean(splits) <= 0.015
+    assert max(splits) <= 0.10
 
 
 def test_the_models_error_is_the_recorded_one():
