@@ -156,9 +156,13 @@ class Work(_Strict):
     )
     ragged: Ragged | None = None
     prologue_bytes: Scalar | None = None
-    bytes_per_iteration: Scalar | None = None
+    bytes_per_iteration: Scalar | None = Field(
+        None, description="bytes an iteration moves: less than its tiles where lanes are masked"
+    )
     epilogue_bytes: Scalar | None = None
-    unique_bytes_per_iteration: Scalar | None = None
+    unique_bytes_per_iteration: Scalar | None = Field(
+        None, description="of bytes_per_iteration, those that no other CTA loads: a launch's distinct bytes / iterations"
+    )
     tensor_flops_per_iteration: dict[Literal["bf16", "fp16", "fp8", "tf32", "int8"], Scalar] | None = None
     fp32_flops_per_iteration: Scalar | None = None
     dependent_loads: Scalar | None = None
