@@ -1,4 +1,4 @@
-"""Expressions over columns give, row by row, what they give alone: the same value of the same kind, or the same error."""
+"""Expressions over columns give, row by row, what they give alone: the same value of one kind, or the same error."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 _EXACT = 2**53  # integers below it are floats too
 
 
-class _Doubt(Exception):  # noqa: N818 (no error: it is caught here)
+class _Doubt(Exception):
     """NumPy might give another value than Python."""
 
 
