@@ -75,14 +75,14 @@ def compile_points(
 
     With `keep_in` the binaries are left in that folder (see `CompileService.compile_all`).
     """
-    time_on = _time_on(gpu) if timed else None
+    wanted = time_on(gpu) if timed else None
     timed_requests: dict[int, CompileRequest] = {}
     requests = []
     for point in chosen:
         for launch in point.launches:
             request = launch.request
-            if time_on is not None:
-                request = timed_requests.setdefault(id(request), replace(request, time_on=time_on))
+            if wanted is not None:
+                request = timed_requests.setdefault(id(request), replace(request, time_on=wanted))
             requests.append(request)
     outcomes = iter(service.compile_all(requests, keep_in=keep_in))
     return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), timed) for point in chosen]
@@ -185,7 +185,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned
     )
 
 
-def _time_on(gpu: GpuProfile) -> TimeOn:
+def time_on(gpu: GpuProfile) -> TimeOn:
     """The GPU as a request names it, with the folder of its profile's own file for the worker that has to load it."""
     from occupancy_cli.compile.timing import digest_of
 

@@ -90,6 +90,8 @@ class Kernel:
 
 
 Describe = Callable[[KernelSource, Target], KernelDescription]
+ValueOf = Callable[[KernelInput, Any, Mapping[str, Any], KeyPath], Any]
+"""What gives an expression its value: `value_of` at one point, or at many points at once (`point_table`)."""
 
 
 def target_of(gpu: GpuProfile) -> Target:
@@ -239,10 +241,10 @@ def make_point(
 ) -> Point:
     """One point: `settings` of shapes and knobs, one config, `override` from --set on top of everything."""
     spec = kernel.given.spec
-    config = {**config, **{n: v for n, v in override.items() if n in config or n in LAUNCH_OPTIONS}}
+    config = main_config(config, override)
     names = names_of(kernel, settings, config, override)
-    main = _plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
-    followers = tuple(_plan_launch(kernel, site, names, _first(site.launch), gpu, None) for site in kernel.followers)
+    main = plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
+    followers = tuple(plan_launch(kernel, site, names, first_config(site), gpu, None) for site in kernel.followers)
     shown = dict(main.request.constexprs) | {
         n: v for n, v in {**DEFAULT_OPTIONS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
     }
@@ -256,24 +258,33 @@ def make_point(
     )
 
 
-def _first(launch: Launch) -> dict[str, Any]:
-    if isinstance(launch.configs, list) and launch.configs:
-        return dict(launch.configs[0])
-    return {}
+def main_config(config: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """A config of the main kernel with what --set puts in its place."""
+    return {**config, **{n: v for n, v in override.items() if n in config or n in LAUNCH_OPTIONS}}
+
+
+def first_config(site: LaunchSite) -> dict[str, Any]:
+    """The config of a kernel that follows the main one: the first that the spec lists for it."""
+    configs = site.launch.configs
+    return dict(configs[0]) if isinstance(configs, list) and configs else {}
 
 
 def names_of(
-    kernel: Kernel, settings: Mapping[str, Any], config: Mapping[str, Any], override: Mapping[str, Any]
+    kernel: Kernel,
+    settings: Mapping[str, Any],
+    config: Mapping[str, Any],
+    override: Mapping[str, Any],
+    value: ValueOf | None = None,
 ) -> dict[str, Any]:
     """Every name that expressions may use at one point."""
-    spec = kernel.given.spec
+    spec, value = kernel.given.spec, value or value_of
     names: dict[str, Any] = {**settings}
-    for name, value in spec.constexprs.items():
-        names[name] = value_of(kernel.given, value, names, ("constexprs", name)) if isinstance(value, str) else value
+    for name, given in spec.constexprs.items():
+        names[name] = value(kernel.given, given, names, ("constexprs", name)) if isinstance(given, str) else given
     names |= {**DEFAULT_OPTIONS, **config, **override}
-    for name, value in spec.derived.items():
+    for name, given in spec.derived.items():
         if name not in override:
-            names[name] = value_of(kernel.given, value, names, ("derived", name))
+            names[name] = value(kernel.given, given, names, ("derived", name))
     return names
 
 
@@ -290,7 +301,7 @@ def value_of(given: KernelInput, value: Any, names: Mapping[str, Any], at: KeyPa
     return parse_expression(value, where)(names, where)
 
 
-def _plan_launch(
+def plan_launch(
     kernel: Kernel,
     site: LaunchSite,
     names: Mapping[str, Any],
@@ -298,6 +309,7 @@ def _plan_launch(
     gpu: GpuProfile,
     stop_above: int | None,
 ) -> LaunchPlan:
+    """One launch at one point."""
     given, launch, at = kernel.given, site.launch, site.at
     if ("reads", at) not in kernel.memo:
         kernel.memo["reads", at] = _names_read(given, site)
@@ -309,7 +321,7 @@ def _plan_launch(
     request, assumed = kernel.memo[called_with]
     grid = None
     if launch.grid is not None:
-        grid = tuple(_grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
+        grid = tuple(grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
     return LaunchPlan(launch, at, request, grid, names, assumed)
 
 
@@ -345,9 +357,8 @@ def _request(
         if argument is not None:
             value = _argument(given, name, argument, names, (*at, "arguments", name), assumed)
             arguments.append(value if name in specialized else replace(value, specializes=False))
-    constexprs = _constexprs(given, site, names, config)
+    constexprs = constexprs_of(given, site, names, config)
     options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
-    declared = {n for n, a in launch.arguments.items() if a.heuristic} | set(launch.constexprs)
     request = CompileRequest(
         site.source,
         target_of(gpu),
@@ -355,26 +366,24 @@ def _request(
         tuple(constexprs.items()),
         tuple(sorted(options.items())),
         stop_above,
-        # What a heuristic makes of the arguments is known to the worker alone, unless the spec says it: then every
-        # value counts, not its specialization class.
-        exact_values=bool(set(description.heuristics) - declared - set(config)),
+        exact_values=needs_exact_values(site, config),
     )
     return request, tuple(assumed)
+
+
+def needs_exact_values(site: LaunchSite, config: Mapping[str, Any]) -> bool:
+    """Whether every value of an argument counts, not its specialization class: what a heuristic makes of the arguments
+    is known to the worker alone, unless the spec says it."""
+    declared = {n for n, a in site.launch.arguments.items() if a.heuristic} | set(site.launch.constexprs)
+    return bool(set(site.description.heuristics) - declared - set(config))
 
 
 def _argument(
     given: KernelInput, name: str, argument: Argument, names: Mapping[str, Any], at: KeyPath, assumed: list[str]
 ) -> ArgumentValue:
-    value = argument.value
-    if value is None and not argument.type.startswith(("*", "tensordesc", "none", "fp", "bf")):
-        if name in names:
-            value = names[name]
-        else:
-            assumed.append(
-                f"{name}: {CLASS_NOTE}" if argument.type != "i1" else f"{name}: no value given; taken as true"
-            )
-    if isinstance(value, str):
-        value = value_of(given, value, names, at)
+    value = argument_value(given, name, argument, names, at)
+    if value is None and takes_value(argument):
+        assumed.append(f"{name}: {CLASS_NOTE}" if argument.type != "i1" else f"{name}: no value given; taken as true")
     if isinstance(value, float) and argument.type[:1] in "iu" and value == int(value):
         value = int(value)
     if argument.type == "i32" and isinstance(value, int) and not -(2**31) <= value < 2**31:
@@ -382,9 +391,34 @@ def _argument(
     return ArgumentValue(name, argument.type, value, argument.align, argument.heuristic)
 
 
-def _constexprs(
-    given: KernelInput, site: LaunchSite, names: Mapping[str, Any], config: Mapping[str, Any]
+def takes_value(argument: Argument) -> bool:
+    """Whether an argument is a number that specializes: no pointer, descriptor or float."""
+    return not argument.type.startswith(("*", "tensordesc", "none", "fp", "bf"))
+
+
+def argument_value(
+    given: KernelInput,
+    name: str,
+    argument: Argument,
+    names: Mapping[str, Any],
+    at: KeyPath,
+    value: ValueOf | None = None,
+) -> Any:
+    """An argument's value as the spec gives it, or the name of its own; None without one."""
+    found = argument.value
+    if found is None and takes_value(argument):
+        found = names.get(name)
+    return (value or value_of)(given, found, names, at) if isinstance(found, str) else found
+
+
+def constexprs_of(
+    given: KernelInput,
+    site: LaunchSite,
+    names: Mapping[str, Any],
+    config: Mapping[str, Any],
+    value: ValueOf | None = None,
 ) -> dict[str, Any]:
+    """The value of each constexpr parameter of a launch; those with defaults of their own may be left out."""
     launch, at, description = site.launch, site.at, site.description
     values: dict[str, Any] = {}
     missing = []
@@ -395,7 +429,7 @@ def _constexprs(
         if name in config:
             values[name] = config[name]
         elif name in launch.constexprs:
-            values[name] = value_of(given, launch.constexprs[name], names, (*at, "constexprs", name))
+            values[name] = (value or value_of)(given, launch.constexprs[name], names, (*at, "constexprs", name))
         elif name in names:
             values[name] = names[name]
         elif not param["has_default"] and name not in description.heuristics:
@@ -411,7 +445,8 @@ def _constexprs(
     return values
 
 
-def _grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> int:
+def grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> int:
+    """The programs along one axis of a grid."""
     value = value_of(given, axis, names, at)
     number = int(value)
     which = at[-1]

@@ -10,10 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from occupancy_cli.analysis import build
-from occupancy_cli.analysis.analyze import AnalyzedPoint, compile_points, notes_of, stop_above, toolchain
+from occupancy_cli.analysis.analyze import AnalyzedPoint, notes_of, stop_above, toolchain
+from occupancy_cli.analysis.candidates import CandidateTimes, best_common, choose, compile_tables, no_work
 from occupancy_cli.analysis.plan import (
     Kernel,
     Point,
@@ -22,7 +26,8 @@ from occupancy_cli.analysis.plan import (
     names_of,
     prepare,
 )
-from occupancy_cli.analysis.work import launch_shape, work_of
+from occupancy_cli.analysis.point_table import candidate_tables, setting_tables
+from occupancy_cli.analysis.work import launch_shape, timing_of, work_of
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.expressions import parse_expression
@@ -37,7 +42,6 @@ from occupancy_cli.model.search import (
     Ranking,
     Scored,
     SingleSetting,
-    best_single_setting,
     pareto,
     rank,
     score,
@@ -60,10 +64,11 @@ class Workload:
 
     def lengths_at(self, batch: int) -> tuple[int, ...]:
         """The tokens of each request at a batch; empty when all have as many."""
-        return () if self.lengths is None else parse_lengths(self.lengths, batch)
+        return () if self.lengths is None else _lengths(self.lengths, batch)
 
 
 EVEN = Workload()
+_lengths = lru_cache(maxsize=4096)(parse_lengths)
 
 
 @dataclass(frozen=True)
@@ -86,11 +91,11 @@ def recommend(
     Raises `InputError` when the GPU's SM count is unknown, the spec has no grid or work, or nothing can launch.
     """
     kernel = prepare_timed(given, gpu, service, sets, workload)
-    rankings, failed, everything = rank_batches(kernel, gpu, service, sets, workload)
-    found = [_part(kernel, gpu, ranking, failed[ranking.batch]) for ranking in rankings]
+    ranked, everything = rank_batches(kernel, gpu, service, sets, workload)
+    found = [_part(kernel, gpu, each) for each in ranked]
     single = None
-    if len(rankings) > 1:
-        best = common_setting(kernel, gpu, service, rankings, workload)
+    if len(ranked) > 1:
+        best = common_setting(kernel, gpu, service, [each.ranking for each in ranked], workload)
         single = schema.SingleSetting(
             knobs=build.scalars(dict(best.knobs)),
             config=build.scalars(dict(best.config)),
@@ -120,11 +125,8 @@ def prepare_timed(
         )
     if "batch" not in given.spec.shapes and batches:
         raise InputError("the spec has no shape named `batch`", where=given.document.where(("shapes",)))
-    if given.spec.grid is None or (given.spec.work.iterations is None and given.spec.work.split is None):
-        raise InputError(
-            "a recommendation needs `grid` and `work.iterations` (or `work.split`)",
-            where=given.document.where(("work",)),
-        )
+    if given.spec.grid is None:
+        raise InputError("a recommendation needs `grid`", where=given.document.where(("grid",)))
     if workload.lengths is not None and given.spec.work.ragged is None:
         raise InputError(
             "--lengths needs `work.ragged` in the spec",
@@ -141,62 +143,122 @@ def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:
     return tuple(int(v) for v in kernel.settings["batch"].values) if "batch" in kernel.settings else (1,)
 
 
+@dataclass(frozen=True)
+class RankedBatch:
+    """A batch's ranking, of the candidates that matter alone; the configs that can launch, by the least time of each;
+    and why others cannot."""
+
+    ranking: Ranking
+    launchable: tuple[dict[str, schema.Scalar], ...]
+    failed: tuple[str, ...]
+
+
 def rank_batches(
     kernel: Kernel, gpu: GpuProfile, service: CompileService, sets: Mapping[str, Setting], workload: Workload
-) -> tuple[list[Ranking], dict[int, list[str]], list[AnalyzedPoint]]:
-    """A ranking of all candidates at each batch, why others cannot launch, and all that was compiled."""
+) -> tuple[list[RankedBatch], list[AnalyzedPoint]]:
+    """A ranking of all candidates at each batch, and points that stand for all that was compiled."""
     asked = batches_of(kernel, workload)
-    chosen = {batch: candidate_points(kernel, gpu, batch, sets) for batch in asked}
-    flat = [c.point for batch in asked for c in chosen[batch]]
-    analyzed = iter(compile_points(kernel, gpu, service, flat, timed=True))
-    rankings = []
-    everything: list[AnalyzedPoint] = []
-    failed: dict[int, list[str]] = {}
-    for batch in asked:
-        mine = [(c, next(analyzed)) for c in chosen[batch]]
-        everything += [a for _, a in mine]
-        ranking, failed[batch] = _rank(kernel, gpu, batch, mine, workload)
-        rankings.append(ranking)
-    return rankings, failed, everything
+    named: Sequence[int | None] = asked if "batch" in kernel.settings else (None,)
+    tables = candidate_tables(kernel, gpu, named, sets, stop_above(gpu, full=False))
+    compiled, everything = compile_tables(gpu, service, tables)
+    times = CandidateTimes(
+        kernel, gpu, compiled, asked, workload.lengths_at, workload.calibration, workload.cold
+    )  # fmt: skip
+    configs, family = _families(kernel, times)
+    count = max(2, COMMON_MOST // len(asked))
+    found = []
+    for position, batch in enumerate(asked):
+        which = times.of_batch(position)
+        failed = list(dict.fromkeys(times.failures[i] for i in times.failure[which].tolist() if i >= 0))
+        chosen = choose(times, which, family, count)
+        untimed = which[times.untimed[which]].tolist()
+        if not chosen.top and not untimed:
+            raise InputError(f"no config can launch on {gpu.name}: {'; '.join(failed[:3])}", where=kernel.given.source)
+        now = which[times.now[which] & np.isfinite(times.at_least_us[which])].tolist()
+        wanted = sorted({*chosen.top, *chosen.pareto, *(untimed if chosen.top else untimed[:1])})
+        candidates = [_candidate(kernel, gpu, batch, times, i, workload) for i in wanted]
+        incumbent = None
+        if now:
+            fastest = min(now, key=lambda i: (times.time_us(i), i))
+            incumbent = _candidate(kernel, gpu, batch, times, fastest, workload)
+        ranking = rank(gpu, candidates, incumbent, calibration=workload.calibration, cold=workload.cold)
+        launchable = tuple(configs[family[i]] for i in chosen.launchable)
+        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed))))
+    return found, everything
+
+
+def _candidate(
+    kernel: Kernel, gpu: GpuProfile, batch: int, times: CandidateTimes, which: int, workload: Workload
+) -> Candidate:
+    candidate, why = candidate_of(kernel, gpu, batch, times.analyzed(which), workload)
+    assert candidate is not None, why
+    return candidate
+
+
+def _families(kernel: Kernel, times: CandidateTimes) -> tuple[list[dict[str, schema.Scalar]], dict[int, int]]:
+    """The distinct configs of the candidates, with the knobs that are constexprs, and the number of each one's."""
+    names = [n for n in kernel.given.spec.knobs if n in kernel.description.constexprs]
+    configs: list[dict[str, schema.Scalar]] = []
+    known: dict[tuple[int, int], int] = {}
+    family = {}
+    for which in range(len(times.row)):
+        kind = times.main_kind(which)
+        if kind not in known:
+            point = times.analyzed(which).point
+            shown = build.scalars(
+                {n: v for n, v in point.knobs.items() if n in names}
+                | {n: v for n, v in point.config.items() if n not in point.knobs}
+            )
+            if shown not in configs:
+                configs.append(shown)
+            known[kind] = configs.index(shown)
+        family[which] = known[kind]
+    return configs, family
 
 
 def common_setting(
-    kernel: Kernel, gpu: GpuProfile, service: CompileService, rankings: Sequence[Ranking], workload: Workload
+    kernel: Kernel,
+    gpu: GpuProfile,
+    service: CompileService,
+    rankings: Sequence[Ranking],
+    workload: Workload,
+    *,
+    scored: bool = False,
 ) -> SingleSetting:
-    """The one setting that is best over the batches of `rankings`, by the mix of the workload if it has one."""
-    return best_single_setting(_with_common_settings(kernel, gpu, service, rankings, workload), workload.mix)
+    """The one setting that is best over the batches of `rankings`, by the mix of the workload if it has one.
 
-
-def _with_common_settings(
-    kernel: Kernel, gpu: GpuProfile, service: CompileService, rankings: Sequence[Ranking], workload: Workload
-) -> list[Ranking]:
-    """The rankings with the settings that are good somewhere scored everywhere: one setting has to serve all batches.
+    `scored`: with its time at every batch (`by_batch`).
 
     An environment variable is one value for a whole server, and the value that is best at one batch may not be among
-    the candidates of another. Taken along: what is set now, and the best few of each batch, `COMMON_MOST` in all.
+    the candidates of another. Tried at every batch: what is set now, and the best few of each batch, `COMMON_MOST` in
+    all. As `search.best_single_setting` has it, but that only settings are timed exactly whose bound leaves a chance.
     """
     settings: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     for ranking in rankings:
         few = max(1, COMMON_MOST // len(rankings))
-        best = [*ranking.ranked[:few], *([ranking.incumbent] if ranking.incumbent else [])]
-        for scored in best:
-            settings[scored.candidate.setting] = (dict(scored.candidate.knobs), dict(scored.candidate.config))
-    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
-    widened = []
-    for ranking in rankings:
-        base = {n: s.values[0] for n, s in kernel.settings.items()} | {"batch": ranking.batch}
-        chosen = [
-            make_point(kernel, gpu, base | knobs, config, override, stop_above(gpu, full=False))
-            for knobs, config in settings.values()
-        ]
-        candidates = [
-            candidate
-            for each in compile_points(kernel, gpu, service, chosen, timed=True)
-            if (candidate := candidate_of(kernel, gpu, ranking.batch, each, workload)[0]) is not None
-        ]
-        incumbent = ranking.incumbent.candidate if ranking.incumbent else None
-        widened.append(rank(gpu, candidates, incumbent, calibration=workload.calibration, cold=workload.cold))
-    return widened
+        for each in [*ranking.ranked[:few], *([ranking.incumbent] if ranking.incumbent else [])]:
+            settings[each.candidate.setting] = (dict(each.candidate.knobs), dict(each.candidate.config))
+    batches = [ranking.batch for ranking in rankings]
+    named: Sequence[int | None] = batches if "batch" in kernel.settings else (None,)
+    tables = setting_tables(kernel, gpu, named, list(settings.values()), stop_above(gpu, full=False))
+    compiled, _ = compile_tables(gpu, service, [table for table, _ in tables])
+    calibration, cold = workload.calibration, workload.cold
+    times = CandidateTimes(
+        kernel, gpu, compiled, batches, workload.lengths_at, calibration, cold, distinct=False
+    )  # fmt: skip
+    where = np.empty((len(settings), len(batches)), dtype=np.int64)
+    for t, (_, numbers) in enumerate(tables):
+        mine = np.flatnonzero(times.table == t)
+        where[numbers[times.row[mine]], times.batch[mine]] = mine
+    best, slowdown = best_common(times, where, batches, workload.mix)
+    by_batch = []
+    for batch, which in zip(batches, where[best].tolist(), strict=True) if scored else ():
+        found, why = score(gpu, _candidate(kernel, gpu, batch, times, which, workload), calibration, cold)
+        if found is None:
+            raise InputError(f"no setting can be timed at batch {batch}; {why}", where="recommendation")
+        by_batch.append((batch, found))
+    knobs, config = list(settings)[best]
+    return SingleSetting(knobs, config, slowdown, tuple(by_batch))
 
 
 def candidate_points(
@@ -245,33 +307,6 @@ def _knob_choices(
         yield from _knob_choices(kernel, {**values, name: value}, config, override, rest, sets)
 
 
-def _rank(
-    kernel: Kernel,
-    gpu: GpuProfile,
-    batch: int,
-    mine: Sequence[tuple[ChosenPoint, AnalyzedPoint]],
-    workload: Workload,
-) -> tuple[Ranking, list[str]]:
-    candidates: list[Candidate] = []
-    incumbents: list[Candidate] = []
-    failed: dict[str, None] = {}
-    for chosen, analyzed in mine:
-        candidate, why = candidate_of(kernel, gpu, batch, analyzed, workload)
-        if candidate is None:
-            failed[why] = None
-            continue
-        candidates.append(candidate)
-        if chosen.incumbent:
-            incumbents.append(candidate)
-    if not candidates:
-        reason = "; ".join(list(failed)[:3])
-        raise InputError(f"no config can launch on {gpu.name}: {reason}", where=kernel.given.source)
-    calibration, cold = workload.calibration, workload.cold
-    scored = [s for s in (score(gpu, c, calibration, cold)[0] for c in incumbents) if s is not None]
-    incumbent = min(scored, key=lambda s: s.time_us).candidate if scored else None
-    return rank(gpu, candidates, incumbent, calibration=calibration, cold=cold), _grouped(failed)
-
-
 def _grouped(failed: Iterable[str]) -> list[str]:
     """`A and B: reason` for the configs that share one."""
     by_reason: dict[str, list[str]] = {}
@@ -293,13 +328,9 @@ def candidate_of(
         occupancy = build.occupancy_on(gpu, outcome.resources)
         if not occupancy.launchable:
             return None, f"{_short(point)}: {occupancy.reason}"
-        shape = launch_shape(kernel.given, plan, workload.lengths_at(batch))
-        if shape is None:
-            raise InputError(
-                f"the work of {plan.request.source.kernel} is not given",
-                where=kernel.given.document.where((*plan.at, "work")),
-                hint="Give its grid and work.iterations.",
-            )
+        shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome), workload.lengths_at(batch))
+        if isinstance(shape, str):
+            raise no_work(kernel, plan, shape)
         work = work_of(kernel, gpu, plan, outcome)
         launches.append(KernelLaunch(plan.request.source.kernel, outcome.resources, occupancy, work, shape))
     nsplit = point.names.get("nsplit")
@@ -322,7 +353,8 @@ def _short(point: Point) -> str:
     return " ".join(f"{n}={v}" for n, v in point.config.items() if n not in ("num_stages", "num_ctas"))
 
 
-def _part(kernel: Kernel, gpu: GpuProfile, ranking: Ranking, failed: Sequence[str]) -> schema.Recommendation:
+def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recommendation:
+    ranking = ranked.ranking
     chosen = choice_part(gpu, ranking.chosen)
     assert chosen is not None
     constexpr_knobs = [n for n in kernel.given.spec.knobs if n in kernel.description.constexprs]
@@ -340,24 +372,11 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranking: Ranking, failed: Sequence[st
         chosen=chosen,
         default=choice_part(gpu, ranking.incumbent),
         runner_up=choice_part(gpu, ranking.runner_up),
-        cannot_launch=[*failed, *(why for _, why in ranking.cannot_launch)],
+        cannot_launch=[*ranked.failed, *(why for _, why in ranking.cannot_launch)],
         constexpr_knobs=constexpr_knobs,
-        launchable=list(_distinct(_with_knobs(s, constexpr_knobs) for s in ranking.ranked)),
+        launchable=list(ranked.launchable),
         pareto=[c for s in pareto(ranking.ranked) if (c := choice_part(gpu, s)) is not None],
     )
-
-
-def _with_knobs(scored: Scored, names: Sequence[str]) -> dict[str, schema.Scalar]:
-    knobs = {n: v for n, v in scored.candidate.knobs if n in names}
-    return build.scalars({**knobs, **dict(scored.candidate.config)})
-
-
-def _distinct(configs: Iterable[dict[str, schema.Scalar]]) -> Iterator[dict[str, schema.Scalar]]:
-    seen: list[dict[str, schema.Scalar]] = []
-    for config in configs:
-        if config not in seen:
-            seen.append(config)
-            yield config
 
 
 def choice_part(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:

@@ -49,8 +49,9 @@ def sweep(
     batches = batches_of(kernel, workload)
     if anchor is not None and anchor.batch not in batches:
         raise InputError(f"batch {anchor.batch} is not in the sweep", where="--anchor", hint="Add it to --batch.")
-    rankings, _, everything = rank_batches(kernel, gpu, service, sets, workload)
-    single = common_setting(kernel, gpu, service, rankings, workload) if len(rankings) > 1 else None
+    ranked, everything = rank_batches(kernel, gpu, service, sets, workload)
+    rankings = [each.ranking for each in ranked]
+    single = common_setting(kernel, gpu, service, rankings, workload, scored=True) if len(rankings) > 1 else None
     common = dict(single.by_batch) if single else {r.batch: r.chosen for r in rankings}
     factor = 1.0
     if anchor is not None:

@@ -5,42 +5,55 @@ Apart from `plan`, since a time needs numpy and most runs ask for none.
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.plan import Kernel, LaunchPlan, value_of
 from occupancy_cli.compile.request import CompileOutcome
 from occupancy_cli.compile.timing import digest_of, merged, work_from
 from occupancy_cli.errors import InputError
-from occupancy_cli.intake.expressions import parse_expression
+from occupancy_cli.intake.columns import column_of, evaluate, spread
+from occupancy_cli.intake.expressions import Expression, parse_expression
 from occupancy_cli.intake.kernel_input import KernelInput
-from occupancy_cli.intake.spec import Ragged
+from occupancy_cli.intake.spec import Launch, Ragged
+from occupancy_cli.intake.yaml_file import KeyPath
 from occupancy_cli.model.cost import TimeEstimate, estimate
 from occupancy_cli.model.profiles import GpuProfile
-from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
+from occupancy_cli.model.work import CtaWork, LaunchShape
 
 MAX_RAGGED_CTAS = 2_000_000
 
 
+def timing_of(gpu: GpuProfile, outcome: CompileOutcome) -> Mapping[str, Any] | None:
+    """What the compiled kernel's own text says of its time on the GPU (`compile.timing.read_timing`)."""
+    return outcome.timings.get(digest_of(gpu))
+
+
 def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
     """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
-    found = outcome.timings.get(digest_of(gpu))
+    found = timing_of(gpu, outcome)
     given = cta_work(kernel.given, plan)
-    # Many points share an outcome: what was read of it is unpacked once.
+    # Many points share an outcome: what was read of it is unpacked once. The record is kept with it, or another one
+    # might come to lie where it lay.
     known = ("work", id(found), given)
     if known not in kernel.memo:
-        kernel.memo[known] = merged(given, None if found is None else work_from(found))
-    work: CtaWork = kernel.memo[known]
+        kernel.memo[known] = (found, merged(given, None if found is None else work_from(found)))
+    work: CtaWork = kernel.memo[known][1]
     return work
 
 
 def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> TimeEstimate | None:
-    """The time of one launch; None when the spec does not say how many iterations a CTA runs."""
-    if outcome.resources is None:
+    """The time of one launch; None without resources. Where the iterations of its CTAs are not known, it says so."""
+    if outcome.resources is None or plan.grid is None:
         return None
-    shape = launch_shape(kernel.given, plan)
-    if shape is None:
-        return None
+    shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome))
+    if isinstance(shape, str):
+        return TimeEstimate(None, MappingProxyType({}), None, ((f"iterations of a CTA ({shape})", "the time"),))
     occupancy = build.occupancy_on(gpu, outcome.resources)
     return estimate(gpu, outcome.resources, occupancy, work_of(kernel, gpu, plan, outcome), shape)
 
@@ -72,43 +85,117 @@ def cta_work(given: KernelInput, plan: LaunchPlan) -> CtaWork:
     )
 
 
-def launch_shape(given: KernelInput, plan: LaunchPlan, lengths: tuple[int, ...] = ()) -> LaunchShape | None:
-    """The grid with each CTA's iterations; None without a grid or without `iterations` or `split` in the spec.
+@dataclass(frozen=True)
+class TripCount:
+    """Iterations of a CTA's main loop as an expression, and who says so: `spec` or `IR`.
 
-    With `lengths` (tokens of each request), a launch that has `work.ragged` takes its iterations from there.
+    In the IR's, names are the kernel's own arguments, pid0 to pid2 and programs0 to programs2. `at_most` says that
+    lengths which the kernel loads are taken to be as long as they can be.
+    """
+
+    expression: Expression
+    origin: Literal["spec", "IR"]
+    where: str
+    at_most: bool = False
+
+    @property
+    def pids(self) -> frozenset[str]:
+        """The program ids that it reads."""
+        return self.expression.names & {"pid0", "pid1", "pid2"}
+
+
+def trip_count_of(given: KernelInput, site: Launch, at: KeyPath, found: Mapping[str, Any] | None) -> TripCount | str:
+    """Iterations of a CTA: the spec's, else those of the compiled kernel (`found`: its record), else why neither."""
+    if site.work.iterations is not None:
+        where = given.document.where((*at, "work", "iterations"))
+        return TripCount(parse_expression(site.work.iterations, where), "spec", where)
+    if found is None:
+        return "the spec does not give them, and the kernel was not compiled for a time"
+    told = found["iterations"]
+    if told["expression"] is None:
+        return f"the spec does not give them, and in the kernel's IR {told['reason']}"
+    where = f"iterations of {site.kernel} in its IR"
+    return TripCount(parse_expression(told["expression"], where), "IR", where, told["at_most"])
+
+
+def launch_shape(
+    given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None = None, lengths: tuple[int, ...] = ()
+) -> LaunchShape | str:
+    """The grid with each CTA's iterations, or why it is not known.
+
+    `found` is the compiled kernel's record for the GPU: it tells the iterations where the spec has neither
+    `work.iterations` nor `work.split`. With `lengths` (tokens of each request), a launch that has `work.ragged` takes
+    its iterations from there.
     """
     work, grid = plan.launch.work, plan.grid
     if grid is None:
-        return None
+        return "the spec gives no grid"
     at = (*plan.at, "work")
     if lengths and work.ragged is not None:
         return _ragged_shape(given, plan, work.ragged, grid, lengths)
     if work.split is not None:
         got = {k: int(value_of(given, v, plan.names, (*at, "split", k))) for k, v in work.split.items()}
-        for key in ("tiles", "tiles_per_split"):
-            if key not in got:
-                raise InputError(f"the key {key!r} is missing", where=given.document.where((*at, "split")))
-        axis = got.get("axis", len(grid) - 1)
-        if not 0 <= axis < len(grid):
-            raise InputError(
-                f"axis {axis} of a grid of {len(grid)}", where=given.document.where((*at, "split", "axis"))
-            )
+        axis = split_axis(given, plan.launch, plan.at, len(grid), got.get("axis"))
         return LaunchShape.split(grid, got["tiles"], got["tiles_per_split"], axis)
-    if work.iterations is None:
-        return None
-    where = given.document.where((*at, "iterations"))
-    expression = parse_expression(work.iterations, where)
-    if not expression.names & {"pid0", "pid1", "pid2"}:
-        return LaunchShape.uniform(grid, max(0.0, float(expression(plan.names, where))))
+    count = trip_count_of(given, plan.launch, plan.at, found)
+    if isinstance(count, str):
+        return count
+    names = iteration_names(count, plan, grid)
+    if isinstance(names, str):
+        return names
+    if not count.pids:
+        return LaunchShape.uniform(grid, max(0.0, float(count.expression(names, count.where))))
+    return _by_program(count.expression, names, grid, count.where)
+
+
+def split_axis(given: KernelInput, launch: Launch, at: KeyPath, axes: int, axis: int | None) -> int:
+    """The grid axis that `work.split` deals tiles along: the last one where it does not say."""
+    where = given.document.where
+    for key in ("tiles", "tiles_per_split"):
+        if key not in (launch.work.split or {}):
+            raise InputError(f"the key {key!r} is missing", where=where((*at, "work", "split")))
+    found = axes - 1 if axis is None else axis
+    if not 0 <= found < axes:
+        raise InputError(f"axis {found} of a grid of {axes}", where=where((*at, "work", "split", "axis")))
+    return found
+
+
+def iteration_names(count: TripCount, plan: LaunchPlan, grid: tuple[int, ...]) -> Mapping[str, Any] | str:
+    """What a trip count's names stand for, or which of them has no value."""
+    if count.origin == "spec":
+        return plan.names
+    names: dict[str, Any] = {a.name: a.value for a in plan.request.arguments if a.value is not None}
+    names |= {f"programs{i}": extent for i, extent in enumerate((*grid, 1, 1, 1)[:3])}
+    missing = sorted(count.expression.names - {*names, "pid0", "pid1", "pid2"})
+    if missing:
+        return f"they depend on {', '.join(missing)}, which has no value"
+    return names
+
+
+def _by_program(
+    expression: Expression,
+    names: Mapping[str, Any],
+    grid: tuple[int, ...],
+    where: str,
+    lengths: tuple[int, ...] = (),
+    axis: int = 0,
+) -> LaunchShape:
+    """The iterations of each program, x fastest, from an expression over pid0, pid1, pid2 and, along `axis`, `length`.
+
+    Programs that agree in what the expression reads are worked out once.
+    """
     full = (*grid, *([1] * (3 - len(grid))))
     if full[0] * full[1] * full[2] > MAX_RAGGED_CTAS:
         raise InputError(f"iterations per CTA over a grid of {grid} is too much to work out", where=where)
-    names = dict(plan.names)
-    runs = []
-    for z, y, x in itertools.product(range(full[2]), range(full[1]), range(full[0])):
-        names |= {"pid0": x, "pid1": y, "pid2": z}
-        runs.append((1, max(0.0, float(expression(names, where)))))
-    return LaunchShape(grid, merge_runs(runs))
+    used = [i for i in range(3) if f"pid{i}" in expression.names or (lengths and i == axis)]
+    extents = [full[i] if i in used else 1 for i in range(3)]
+    z, y, x = (a.ravel() for a in np.meshgrid(*(np.arange(extents[i]) for i in (2, 1, 0)), indexing="ij"))
+    env = {**names, "pid0": x, "pid1": y, "pid2": z}
+    if lengths:
+        env["length"] = column_of(lengths)[(x, y, z)[axis]]
+    found = np.maximum(spread(evaluate(expression, env, where), len(x)).astype(float), 0.0)
+    every = np.broadcast_to(found.reshape(extents[::-1]), full[::-1])
+    return LaunchShape.ragged(grid, every)
 
 
 def _ragged_shape(
@@ -118,21 +205,4 @@ def _ragged_shape(
     if ragged.axis >= len(grid) or grid[ragged.axis] != len(lengths):
         asked = grid[ragged.axis] if ragged.axis < len(grid) else 0
         raise InputError(f"{len(lengths)} lengths for a grid of {asked} requests", where=where)
-    expression = parse_expression(ragged.iterations, where)
-    full = (*grid, *([1] * (3 - len(grid))))
-    if full[0] * full[1] * full[2] > MAX_RAGGED_CTAS:
-        raise InputError(f"iterations per CTA over a grid of {grid} is too much to work out", where=where)
-    names = dict(plan.names)
-    # CTAs of equal length and equal position on the other axes do the same: each is worked out once.
-    known: dict[tuple[int, ...], float] = {}
-    used = [i for i in range(3) if f"pid{i}" in expression.names]
-    runs = []
-    for z, y, x in itertools.product(range(full[2]), range(full[1]), range(full[0])):
-        pid = (x, y, z)
-        length = lengths[pid[ragged.axis]]
-        same = (length, *(pid[i] for i in used))
-        if same not in known:
-            names |= {"pid0": x, "pid1": y, "pid2": z, "length": length}
-            known[same] = max(0.0, float(expression(names, where)))
-        runs.append((1, known[same]))
-    return LaunchShape(grid, merge_runs(runs))
+    return _by_program(parse_expression(ragged.iterations, where), plan.names, grid, where, lengths, ragged.axis)

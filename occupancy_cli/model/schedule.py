@@ -68,10 +68,8 @@ def simulate(launch: LaunchShape, times: CtaTimes, sm_count: int, num_ctas: int 
     With `num_ctas` > 1 a program is a cluster: it takes that many SMs' slots at once, and the machine counts as
     groups of `num_ctas` SMs. Raises `InputError` when the machine cannot hold one cluster.
     """
-    groups = sm_count if num_ctas == 1 else cta_slots(sm_count, times.ctas_per_sm, num_ctas) // num_ctas
+    groups = cta_groups(sm_count, times.ctas_per_sm, num_ctas)
     capacity = times.ctas_per_sm
-    if num_ctas > 1:
-        groups = groups // capacity
     if groups < 1:
         raise InputError(f"{sm_count} SMs hold no cluster of {num_ctas} CTAs", where="schedule")
     if len(launch.runs) == 1:
@@ -258,3 +256,43 @@ def _waves_us(count: Floats | Ints, times_us: Floats, sms: int) -> Floats:
     waves, rest = np.divmod(np.asarray(count, dtype=np.int64), sms * capacity)
     level = np.clip(-(-rest // sms), 1, capacity) - 1
     return np.asarray(waves * times_us[:, -1] + np.where(rest > 0, times_us[np.arange(len(times_us)), level], 0.0))
+
+
+def cta_groups(sm_count: int, ctas_per_sm: int, num_ctas: int) -> int:
+    """What programs are placed on: SMs, or with clusters of `num_ctas` CTAs groups of as many SMs."""
+    if num_ctas == 1:
+        return sm_count
+    return cta_slots(sm_count, ctas_per_sm, num_ctas) // num_ctas // ctas_per_sm
+
+
+def least_makespans(counts: Ints, iterations: Floats, start_us: Floats, iteration_us: Floats, groups: int) -> Floats:
+    """A time that each of many launches cannot end before: what `simulate` gives is never less.
+
+    `counts` and `iterations` have shape [launches, runs] (a run of 0 CTAs is none), the times [launches, CTAs/SM].
+    Whole waves of the first run pass in lockstep. Of what is left of it, some SM gets an even share at once; all that
+    is left takes the SMs at least the time that it would at the best of all residencies; no CTA is faster than alone.
+    """
+    capacity = start_us.shape[1]
+    cta_us = start_us[:, None, :] + iterations[:, :, None] * iteration_us[:, None, :]
+    # The least time of a CTA that shares its SM with at least so many; the least of an SM's time that it takes.
+    least_us = np.minimum.accumulate(cta_us[:, :, ::-1], axis=2)[:, :, ::-1]
+    share_us = (cta_us / np.arange(1, capacity + 1)).min(axis=2)
+    waves, rest = np.divmod(counts[:, 0], groups * capacity)
+    lockstep_us = waves * cta_us[:, 0, -1]
+    left = counts.copy()
+    left[:, 0] = rest
+    work_us = (left * share_us).sum(axis=1) / groups
+    rows = np.arange(len(counts))
+    level = np.clip(-(-rest // groups), 1, capacity) - 1
+    first_us = np.where(rest > 0, least_us[rows, 0, level], 0.0)
+    others_us = np.where(counts[:, 1:] > 0, least_us[:, 1:, 0], 0.0).max(axis=1, initial=0.0)
+    return np.asarray(lockstep_us + np.maximum(np.maximum(work_us, first_us), others_us))
+
+
+def uniform_makespans(counts: Ints, iterations: Floats, start_us: Floats, iteration_us: Floats, groups: int) -> Floats:
+    """The makespans that `simulate` gives launches of equal CTAs; the times have shape [launches, CTAs/SM]."""
+    capacity = start_us.shape[1]
+    cta_us = start_us + iterations[:, None] * iteration_us
+    waves, rest = np.divmod(counts, groups * capacity)
+    level = np.clip(-(-rest // groups), 1, capacity) - 1
+    return np.asarray(waves * cta_us[:, -1] + np.where(rest > 0, cta_us[np.arange(len(counts)), level], 0.0))
