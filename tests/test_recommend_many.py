@@ -19,6 +19,7 @@ from occupancy_cli.analysis.recommend import (
     candidate_of,
     candidate_points,
     common_setting,
+    iteration_notes,
     prepare_timed,
     rank_batches,
     recommend,
@@ -265,13 +266,16 @@ def test_iterations_come_from_the_ir_where_the_spec_gives_none(tmp_path: Path, g
         shape = found.chosen.candidate.launches[0].shape
         # 500 tokens are 8 tiles of 64; whatever the split, every tile is dealt to a CTA of each of 6 x 2 rows.
         assert shape.total_iterations == 6 * 2 * 8
+        said = "IR" if each["work"] == {} else "spec"
+        assert ranked[0].iterations_from == {"split": said}
+        assert iteration_notes(ranked) == (["iterations of a CTA of split: IR"] if said == "IR" else [])
     assert answers[0] == answers[1]
 
 
 def test_iterations_that_nobody_knows_are_said_to_be_unknown(tmp_path: Path, gpu: GpuProfile) -> None:
     workload, service = Workload((6,)), MadeUp(gpu)
     kernel, sets = kernel_at(tmp_path, gpu, service, {**SPEC, "work": {}}, workload)
-    with pytest.raises(InputError, match="iterations of split are unknown: .* the main loop is a `while`"):
+    with pytest.raises(InputError, match=r"iterations of split are unknown: .* the main loop is a `while`"):
         rank_batches(kernel, gpu, service, sets, workload)  # type: ignore[arg-type]
 
 

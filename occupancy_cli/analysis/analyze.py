@@ -194,9 +194,10 @@ def time_on(gpu: GpuProfile) -> TimeOn:
 
 def _time(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Time | None:
     """The time of a launch that was compiled with one."""
-    from occupancy_cli.analysis.work import time_of
+    from occupancy_cli.analysis.work import iterations_from, time_of, timing_of
 
-    return build.time_part(time_of(kernel, gpu, plan, outcome))
+    said = iterations_from(kernel.given, plan, timing_of(gpu, outcome))
+    return build.time_part(time_of(kernel, gpu, plan, outcome), said)
 
 
 def _follower(

@@ -104,7 +104,7 @@ def launch_part(waves: WaveSchedule | None) -> schema.Launch | None:
     )
 
 
-def time_part(estimate: TimeEstimate | None) -> schema.Time | None:
+def time_part(estimate: TimeEstimate | None, iterations_from: str | None = None) -> schema.Time | None:
     """A time with its terms."""
     if estimate is None:
         return None
@@ -113,6 +113,7 @@ def time_part(estimate: TimeEstimate | None) -> schema.Time | None:
         binding=estimate.binding,
         terms={name: round(value, 4) for name, value in estimate.terms.items()},
         unknown=list(estimate.unknown),
+        iterations_from=iterations_from,
     )
 
 

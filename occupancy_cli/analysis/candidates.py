@@ -369,7 +369,8 @@ def _distinct(compiled: Sequence[Compiled], launched: Ints) -> list[Ints]:
     """Of each table, the rows that launch otherwise than every row before them at their batch."""
     first = np.sort(np.unique(launched, return_index=True)[1])
     bounds = np.cumsum([0, *(c.table.rows for c in compiled)])
-    return [first[(first >= low) & (first < high)] - low for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+    within = [(first >= low) & (first < low + c.table.rows) for low, c in zip(bounds, compiled, strict=False)]
+    return [first[mine] - low for mine, low in zip(within, bounds, strict=False)]
 
 
 # --- which candidates matter -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from occupancy_cli.analysis.plan import (
     prepare,
 )
 from occupancy_cli.analysis.point_table import candidate_tables, setting_tables
-from occupancy_cli.analysis.work import launch_shape, timing_of, work_of
+from occupancy_cli.analysis.work import iterations_from, launch_shape, timing_of, work_of
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.expressions import parse_expression
@@ -109,7 +109,7 @@ def recommend(
         recommendation=found[0] if len(found) == 1 else None,
         recommendations=found,
         single_setting=single,
-        notes=notes_of(service, everything),
+        notes=[*notes_of(service, everything), *iteration_notes(ranked)],
         interrupted=service.interrupted,
     )
 
@@ -146,11 +146,12 @@ def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class RankedBatch:
     """A batch's ranking, of the candidates that matter alone; the configs that can launch, by the least time of each;
-    and why others cannot."""
+    why others cannot; and of each kernel who says how many iterations a CTA runs."""
 
     ranking: Ranking
     launchable: tuple[dict[str, schema.Scalar], ...]
     failed: tuple[str, ...]
+    iterations_from: Mapping[str, str]
 
 
 def rank_batches(
@@ -166,7 +167,8 @@ def rank_batches(
     )  # fmt: skip
     configs, family = _families(kernel, times)
     count = max(2, COMMON_MOST // len(asked))
-    found = []
+    found: list[RankedBatch] = []
+    said: dict[str, str] = {}
     for position, batch in enumerate(asked):
         which = times.of_batch(position)
         failed = list(dict.fromkeys(times.failures[i] for i in times.failure[which].tolist() if i >= 0))
@@ -183,8 +185,29 @@ def rank_batches(
             incumbent = _candidate(kernel, gpu, batch, times, fastest, workload)
         ranking = rank(gpu, candidates, incumbent, calibration=workload.calibration, cold=workload.cold)
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
-        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed))))
+        said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
+        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said))
     return found, everything
+
+
+def _iterations_from(
+    kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, lengths: tuple[int, ...]
+) -> dict[str, str]:
+    """Of each kernel that a point launches, who says how many iterations a CTA runs."""
+    return {
+        plan.request.source.kernel: said
+        for plan, outcome in zip(analyzed.point.launches, analyzed.outcomes, strict=True)
+        if (said := iterations_from(kernel.given, plan, timing_of(gpu, outcome), lengths)) is not None
+    }
+
+
+def iteration_notes(ranked: Sequence[RankedBatch]) -> list[str]:
+    """What a reader should know of iterations that the spec does not give."""
+    return [
+        f"iterations of a CTA of {name}: {said}"
+        for name, said in (ranked[0].iterations_from.items() if ranked else ())
+        if said != "spec"
+    ]
 
 
 def _candidate(
@@ -375,6 +398,7 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recomm
         cannot_launch=[*ranked.failed, *(why for _, why in ranking.cannot_launch)],
         constexpr_knobs=constexpr_knobs,
         launchable=list(ranked.launchable),
+        iterations_from=dict(ranked.iterations_from),
         pareto=[c for s in pareto(ranking.ranked) if (c := choice_part(gpu, s)) is not None],
     )
 

@@ -12,6 +12,7 @@ from occupancy_cli.analysis.recommend import (
     batches_of,
     common_setting,
     exports,
+    iteration_notes,
     prepare_timed,
     rank_batches,
 )
@@ -84,7 +85,7 @@ def sweep(
             slowdown=round(single.slowdown, 4),
             exports=exports(kernel, dict(single.knobs)),
         ),
-        notes=notes_of(service, everything),
+        notes=[*notes_of(service, everything), *iteration_notes(ranked)],
         interrupted=service.interrupted,
     )
 

@@ -118,6 +118,19 @@ def trip_count_of(given: KernelInput, site: Launch, at: KeyPath, found: Mapping[
     return TripCount(parse_expression(told["expression"], where), "IR", where, told["at_most"])
 
 
+def iterations_from(
+    given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None, lengths: tuple[int, ...] = ()
+) -> str | None:
+    """Who says how many iterations a CTA of this launch runs, for a Report; None where nobody does."""
+    work = plan.launch.work
+    if work.split is not None or (lengths and work.ragged is not None):
+        return "spec"
+    count = trip_count_of(given, plan.launch, plan.at, found)
+    if isinstance(count, str) or plan.grid is None or isinstance(iteration_names(count, plan, plan.grid), str):
+        return None
+    return count.origin + (", with what it loads taken to be as long as it can be" if count.at_most else "")
+
+
 def launch_shape(
     given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None = None, lengths: tuple[int, ...] = ()
 ) -> LaunchShape | str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 SCHEMA: Literal["occupancy/report/1"] = "occupancy/report/1"
 
 Scalar = int | float | bool | str | None
+ITERATIONS_FROM = "who says how many iterations a CTA runs: spec, or IR (the compiled kernel's); null: nobody"
 
 
 class _Part(BaseModel):
@@ -110,6 +111,7 @@ class Time(_Part):
     binding: str | None
     terms: dict[str, float]
     unknown: list[tuple[str, str]] = Field(default_factory=list)
+    iterations_from: str | None = Field(None, description=ITERATIONS_FROM)
 
 
 class Follower(_Part):
@@ -204,6 +206,7 @@ class Recommendation(_Part):
         default_factory=list, description="configs that can launch, each with the constexpr knobs it does so at"
     )
     pareto: list[Choice] = Field(default_factory=list, description="no other beats these in both time and partials")
+    iterations_from: dict[str, str] = Field(default_factory=dict, description=f"of each kernel, {ITERATIONS_FROM}")
 
 
 class SingleSetting(_Part):
