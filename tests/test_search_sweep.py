@@ -1,6 +1,6 @@
 """Sweeps of many splits and batches against the exact schedule, and one TARGET_CTAS for a whole server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -66,6 +66,31 @@ def test_a_sweep_agrees_with_the_exact_schedule():
             exact = score(Gpu(), one.candidate(batch, nsplit))[0].time_us
             table = sweep(Gpu(), [one], [batch], [nsplit])
             assert table.times_us[0][0, 0] == pytest.approx(exact)
+
+
+# Of an iteration's loads, by the axes of the grid (batch, head groups, splits) that addresses depend on.
+BY_REQUEST = ((0, 1), (2, 1))  # head groups read the same
+BY_HEAD = ((1, 1), (2, 1))  # requests read the same
+BY_PAIR = ((0, 2), (1, 1), (2, 1))  # two neighbouring requests read the same
+
+
+@pytest.mark.parametrize("axes", [BY_REQUEST, BY_HEAD, BY_PAIR])
+def test_a_sweep_knows_what_ctas_load_in_common(axes):
+    whole = replace(family(), units=4, once=None)
+    work = replace(whole.looped.work, loads_by_axes=((9_000, axes), (400, None)))
+    merge = replace(whole.combine.work, loads_by_axes=((2_056, ((0, 1),)),))  # of 16 CTAs a request, all read the same
+    shared = replace(
+        whole, looped=replace(whole.looped, work=work), combine=replace(whole.combine, work=merge), combine_once=None
+    )
+    batches, splits = (3, 40, 48, 131, 300), (1, 2, 4, 8, 16)
+    table, apart = (sweep(Gpu(), [each], batches, splits).times_us[0] for each in (shared, whole))
+    for i, nsplit in enumerate(splits):
+        for j, batch in enumerate(batches):
+            exact = score(Gpu(), shared.candidate(batch, nsplit))[0].time_us
+            assert table[i, j] == pytest.approx(exact)
+    # One split: 40 requests x 4 head groups x (32 tiles x 9,400 + 49,000 bytes) are 56 MB, beyond the 30 MB half of the
+    # L2. Head groups that read the same leave 160 x (32 x (9,000 / 4 + 400) + 49,000) = 21 MB.
+    assert table[0, 1] < apart[0, 1]
 
 
 def test_a_single_tile_a_split_is_another_kernel():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import EllipsisType
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from occupancy_cli.model.cost import (
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import split_makespans
 from occupancy_cli.model.waves import wave_schedule
-from occupancy_cli.model.work import CtaWork, LaunchShape
+from occupancy_cli.model.work import CtaWork, LaunchShape, Sharing
 
 # Half of the predicted ratios between near candidates are off by less (validation/regret.md, "nothing fitted", worst
 # surface; a test holds the two together).
@@ -430,7 +431,8 @@ def _family_us(
         ones = np.ones((len(per), len(batches)), dtype=np.int64)
         full, short = whole[:, None] * requests, (left > 0)[:, None] * requests
         times[rows] = _split_us(
-            model, full * ones, short * ones, count[:, None] * requests - full - short,
+            model, variant.work, (batches, family.units, count[:, None]),
+            full * ones, short * ones, count[:, None] * requests - full - short,
             per[:, None] * ones, left[:, None] * ones, family.tiles * requests * ones,
         )  # fmt: skip
     for variant, rows in (
@@ -446,7 +448,10 @@ def _family_us(
         ones = np.ones((int(rows.sum()), len(batches)), dtype=np.int64)
         ctas = batches * family.combine_ctas * ones
         count = splits[rows][:, None] * ones
-        times[rows] += _split_us(model, ctas, 0 * ones, 0 * ones, count, 0 * ones, ctas * count)
+        times[rows] += _split_us(
+            model, variant.work, (batches, family.combine_ctas),
+            ctas, 0 * ones, 0 * ones, count, 0 * ones, ctas * count,
+        )  # fmt: skip
     return times
 
 
@@ -461,20 +466,50 @@ def _model(
 
 
 def _split_us(
-    model: LaunchModel, full: Ints, short: Ints, empty: Ints, full_n: Ints, short_n: Ints, iterations: Ints
-) -> Floats:
-    """Times of launches of full, short and empty CTAs; every argument has the shape of the result."""
-    shape = full.shape
-    total = model.total_bytes(iterations, full + short + empty)
-    far = np.asarray(model.far_share(total))
-    start, iteration = model.by_residents(far, (full + short).astype(np.float64))
-    makespan = split_makespans(
-        full.ravel(), short.ravel(), empty.ravel(),
-        start + full_n.reshape(-1, 1) * iteration, start + short_n.reshape(-1, 1) * iteration, start,
-        max(model.sm_count // model.num_ctas, 1),
-    )  # fmt: skip
-    floor = np.asarray(model.floor_us(total, far))
-    return np.asarray(LAUNCH_US + np.maximum(makespan.reshape(shape), floor))
+    model: LaunchModel, work: CtaWork, grid: Sequence[int | Ints], full: Ints, short: Ints, empty: Ints, full_n: Ints,
+    short_n: Ints, iterations: Ints,
+) -> Floats:  # fmt: skip
+    """Times of launches of full, short and empty CTAs; every argument after `grid` has the shape of the result, and the
+    axes of `grid` broadcast to it."""
+    times = np.empty(full.shape)
+    for sharing, at in _sharings(work, grid, full.shape):
+        total = model.total_bytes(iterations[at], (full + short + empty)[at], sharing)
+        far = np.asarray(model.far_share(total))
+        start, iteration = model.by_residents(far, (full + short)[at].astype(np.float64), sharing)
+        makespan = split_makespans(
+            full[at].ravel(), short[at].ravel(), empty[at].ravel(),
+            start + full_n[at].reshape(-1, 1) * iteration, start + short_n[at].reshape(-1, 1) * iteration, start,
+            max(model.sm_count // model.num_ctas, 1),
+        )  # fmt: skip
+        floor = np.asarray(model.floor_us(total, far))
+        times[at] = LAUNCH_US + np.maximum(makespan.reshape(floor.shape), floor)
+    return times
+
+
+def _sharings(
+    work: CtaWork, grid: Sequence[int | Ints], shape: tuple[int, ...]
+) -> list[tuple[Sharing, EllipsisType | npt.NDArray[np.bool_]]]:
+    """How launches of these grids share what their CTAs load: each way with the launches that share so."""
+    ways = np.zeros(shape, dtype=np.int64)
+    if work.unique_bytes_per_iteration is None:
+        for _, axes in work.loads_by_axes:
+            if axes is not None:
+                # Of such a load, the share that no other CTA has made; mostly the same for every batch and split.
+                share: int | float | Floats = 1.0
+                for axis, extent in enumerate(grid):
+                    held = -(-extent // dict(axes)[axis]) if axis in dict(axes) else 1
+                    share = share * held / extent
+                distinct, which = np.unique(np.asarray(share), return_inverse=True)
+                ways = ways * len(distinct) + which.reshape(np.shape(share))
+    found, first = np.unique(ways, return_index=True)
+    if len(found) == 1:
+        return [(work.sharing(_grid_at(grid, shape, 0)), ...)]
+    return [(work.sharing(_grid_at(grid, shape, i)), ways == way) for way, i in zip(found, first.tolist(), strict=True)]
+
+
+def _grid_at(grid: Sequence[int | Ints], shape: tuple[int, ...], position: int) -> tuple[int, ...]:
+    """The grid of one launch, by its position in the flattened shape."""
+    return tuple(int(np.broadcast_to(axis, shape).flat[position]) for axis in grid)
 
 
 def describe(candidate: Candidate) -> str:
