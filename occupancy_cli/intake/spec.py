@@ -161,7 +161,8 @@ class Work(_Strict):
     )
     epilogue_bytes: Scalar | None = None
     unique_bytes_per_iteration: Scalar | None = Field(
-        None, description="of bytes_per_iteration, those that no other CTA loads: a launch's distinct bytes / iterations"
+        None,
+        description="of bytes_per_iteration, those that no other CTA loads: a launch's distinct bytes / iterations",
     )
     tensor_flops_per_iteration: dict[Literal["bf16", "fp16", "fp8", "tf32", "int8"], Scalar] | None = None
     fp32_flops_per_iteration: Scalar | None = None
