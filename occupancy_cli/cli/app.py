@@ -8,37 +8,78 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from occupancy_cli.cli import (
-    analyze,
-    audit,
-    cache,
-    calc,
-    calibrate,
-    capture,
-    check,
-    compare,
-    doctor,
-    gpus,
-    init,
-    knobs,
-    measure,
-    recommend,
-    schema,
-    sweep,
-    verify,
-)
 from occupancy_cli.errors import OccupancyError, nearest
 from occupancy_cli.version import VERSION
 
 # typer carries its own click from some version on: its exception classes are found through the one it exports.
 _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadParameter.__mro__[1:3])
 
+# In the order of `--help`. Each is the function of that name in the module of that name.
+COMMANDS = (
+    "analyze",
+    "recommend",
+    "sweep",
+    "check",
+    "calc",
+    "gpus",
+    "init",
+    "knobs",
+    "audit",
+    "verify",
+    "measure",
+    "calibrate",
+    "compare",
+    "schema",
+    "cache",
+    "doctor",
+    "capture",
+)
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name. Each is imported and built when it is asked for: a run needs one of them."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        if name not in self._built:
+            module = import_module(f"occupancy_cli.cli.{name}")
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(getattr(module, name))
+            self._built[name] = typer.main.get_command(alone)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    """A group whose commands are `_Commands`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast("Any", _Commands())
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
 app = typer.Typer(
     name="occupancy",
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -63,28 +104,6 @@ def _options(
     ] = False,
 ) -> None:
     return None
-
-
-for _command in (
-    analyze.analyze,
-    recommend.recommend,
-    sweep.sweep,
-    check.check,
-    calc.calc,
-    gpus.gpus,
-    init.init,
-    knobs.knobs,
-    audit.audit,
-    verify.verify,
-    measure.measure,
-    calibrate.calibrate,
-    compare.compare,
-    schema.schema,
-    cache.cache,
-    doctor.doctor,
-):
-    app.command()(_command)
-app.command(context_settings=capture.CONTEXT_SETTINGS)(capture.capture)
 
 
 def main() -> None:
@@ -118,7 +137,7 @@ def _usage(bad: Any) -> str:
         named = getattr(bad, "option_name", None)
         valid = [o for p in context.command.params for o in p.opts if o.startswith("--")]
         if message.startswith("No such command"):
-            named, valid = message.partition("'")[2].rpartition("'")[0], list(context.command.commands)
+            named, valid = message.partition("'")[2].rpartition("'")[0], context.command.list_commands(context)
         close = nearest(named, valid) if named else []
         message += f" Did you mean {' or '.join(close)}?" if close else ""
     return f"{message}\nSee: {context.command_path if context else 'occupancy'} --help"

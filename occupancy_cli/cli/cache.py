@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 
 
 class Action(str, enum.Enum):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from occupancy_cli.cli.console import counted, make_console, make_table
+from occupancy_cli.cli.console import Format, counted, make_console, make_table
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.profiles import DEFAULT_GPU
 
@@ -62,13 +62,6 @@ class Sweep(str, enum.Enum):
     @property
     def resource(self) -> str:
         return "registers" if self is Sweep.regs else self.value
-
-
-class Format(str, enum.Enum):
-    """How the answer is printed."""
-
-    table = "table"
-    json = "json"
 
 
 def calc(

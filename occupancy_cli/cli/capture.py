@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.model.profiles import DEFAULT_GPU
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 from occupancy_cli.model.profiles import DEFAULT_GPU
 
 if TYPE_CHECKING:

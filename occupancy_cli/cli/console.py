@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
 
 # A file or a pipe has no width of its own: wide enough that no table cell is ever cut or wrapped there.
 _NO_TERMINAL_WIDTH = 4_000
+
+
+class Format(str, enum.Enum):
+    """How the answer is printed."""
+
+    table = "table"
+    json = "json"
 
 
 def make_console(file: Any = None) -> Console:

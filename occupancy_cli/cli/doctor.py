@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 
 
 def doctor(output_format: options.FormatOption = Format.table) -> None:

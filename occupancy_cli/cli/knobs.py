@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
-from occupancy_cli.cli.console import counted, make_console, make_table
+from occupancy_cli.cli.console import Format, counted, make_console, make_table
 
 if TYPE_CHECKING:
     from rich.console import Console

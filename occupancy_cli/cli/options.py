@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:

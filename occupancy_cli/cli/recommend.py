@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 from occupancy_cli.model.profiles import DEFAULT_GPU
 from occupancy_cli.report.emit import Emit, emitted
 

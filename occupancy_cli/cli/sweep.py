@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.calc import Format
+from occupancy_cli.cli.console import Format
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.profiles import DEFAULT_GPU
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.report.schema import Recommendation, Report
+
+if TYPE_CHECKING:
+    from occupancy_cli.report.schema import Recommendation, Report
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
