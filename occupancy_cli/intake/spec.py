@@ -162,7 +162,7 @@ class Work(_Strict):
     epilogue_bytes: Scalar | None = None
     unique_bytes_per_iteration: Scalar | None = Field(
         None,
-        description="of bytes_per_iteration, those that no other CTA loads: a launch's distinct bytes / iterations",
+        description="of these, what no other CTA loads: distinct bytes of a launch / its iterations",
     )
     tensor_flops_per_iteration: dict[Literal["bf16", "fp16", "fp8", "tf32", "int8"], Scalar] | None = None
     fp32_flops_per_iteration: Scalar | None = None
