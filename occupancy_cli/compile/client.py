@@ -12,17 +12,19 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.compile.request import Kind
+
+if TYPE_CHECKING:  # imported when a worker is started: most runs find all they ask for in the cache
+    import subprocess
+    import tempfile
 
 CAPTURED_CHARACTERS = 4_000
 
@@ -85,6 +87,9 @@ class WorkerClient:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
             return self._process
+        import subprocess
+        import tempfile
+
         self.close()
         self._folder = tempfile.TemporaryDirectory(prefix="occupancy-worker-")
         command = [sys.executable, "-u", "-m", self.module, str(self._capture())]
@@ -125,7 +130,9 @@ class WorkerClient:
         return data
 
     def _died(self, process: subprocess.Popen[bytes]) -> WorkerFailure:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        from subprocess import TimeoutExpired
+
+        with contextlib.suppress(TimeoutExpired):
             process.wait(5)
         code = process.returncode
         output = self._captured()

@@ -17,17 +17,19 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from occupancy_cli.compile.cache import FORMAT, ResultCache
 from occupancy_cli.compile.client import Limits, WorkerClient, WorkerFailure, close_all
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Kind, Target
 from occupancy_cli.errors import CompileError, InputError, MissingDependencyError
 from occupancy_cli.model.resources import KernelResources
+
+# Imported when there is something to compile: a run that finds all in the cache starts no thread and no worker.
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 _Index = tuple[str, int | None, str]
 _own = threading.local()
@@ -196,6 +198,8 @@ class CompileService:
         outcomes: dict[_Index, CompileOutcome] = {}
         if not todo:
             return outcomes
+        from concurrent.futures import as_completed
+
         started = time.monotonic()
         futures: dict[Future[dict[str, Any]], _Index] = {}
         try:
@@ -231,9 +235,11 @@ class CompileService:
         return sorted(todo.items(), key=order)
 
     def _finish(self, request: CompileRequest, future: Future[dict[str, Any]]) -> CompileOutcome:
+        from concurrent.futures import BrokenExecutor, CancelledError
+
         try:
             answer = future.result()
-        except (BrokenProcessPool, CancelledError, OSError) as lost:
+        except (BrokenExecutor, CancelledError, OSError) as lost:
             return CompileOutcome(None, "crash", f"the executor lost this compile: {type(lost).__name__}: {lost}")
         self.compiled += 1
         if "error" in answer:
@@ -260,6 +266,8 @@ class CompileService:
         if self._executor is not None:
             return self._executor
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._threads = ThreadPoolExecutor(self.jobs, thread_name_prefix="compile")
         return self._threads
 
