@@ -382,17 +382,25 @@ def _files(folder: Path) -> dict[str, Path]:
     }
 
 
-def _names_in(path: Path) -> set[str]:
+def _names_in(path: Path) -> frozenset[str]:
     """The normalized names that a profile answers to, read without parsing the file as a whole.
 
     Only the blocks of the naming keys are parsed. A file that cannot be read that way answers to its id alone, and is
     reported when it is loaded.
     """
+    try:
+        return _names_kept(path, path.stat().st_mtime_ns)
+    except OSError:
+        return frozenset({normalized(path.stem)})
+
+
+@functools.lru_cache(maxsize=512)
+def _names_kept(path: Path, _modified_ns: int) -> frozenset[str]:
     names = {normalized(path.stem)}
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return names
+        return frozenset(names)
     for match in _NAMING_KEYS.finditer(text):
         inline = match[2].strip()
         listed: Any
@@ -407,7 +415,7 @@ def _names_in(path: Path) -> set[str]:
                 continue
         names.update(normalized(str(n)) for n in (listed if isinstance(listed, list) else [listed]) if n is not None)
     names.discard("")
-    return names
+    return frozenset(names)
 
 
 def _find(name: str, folders: Sequence[Path]) -> Path | None:
