@@ -7,6 +7,7 @@ kernel that it names is loaded by a worker process only.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,7 +48,8 @@ Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    # Built when first used: a run validates `KernelSpecFile`, which has the others inside it.
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 def canonical_type(text: str) -> str:
@@ -182,7 +184,7 @@ class Launch(_Strict):
     grid: list[Scalar] | None = Field(
         None, min_length=1, max_length=3, description="programs along x, y, z; without it waves are unknown"
     )
-    work: Work = Work()
+    work: Work = Field(default_factory=Work.model_construct)
 
 
 class Budgets(_Strict):
@@ -209,7 +211,7 @@ class Check(_Strict):
     use: Literal["all"] | list[dict[Name, Any]] = Field(
         "all", description="the configs that are used: all, or those that match any of these values"
     )
-    budgets: Budgets = Budgets()
+    budgets: Budgets = Field(default_factory=Budgets.model_construct)
 
 
 class KernelSpecFile(Launch):
@@ -228,7 +230,7 @@ class KernelSpecFile(Launch):
         None,
         description="file.py:function(values, device) that returns the tensors by argument name, for `measure`",
     )
-    check: Check = Check()
+    check: Check = Field(default_factory=Check.model_construct)
 
 
 def json_schema() -> dict[str, Any]:
@@ -274,10 +276,26 @@ def validate(document: Document) -> KernelSpecFile:
         problem = f"schema is {data.get('schema')!r}" if "schema" in data else "the key `schema` is missing"
         raise InputError(problem, where=document.where(("schema",)), hint=f"This version reads `schema: {SCHEMA}`.")
     data = _expand(data)
+    _build()
     try:
         return KernelSpecFile.model_validate(data)
     except ValidationError as bad:
         raise _as_input_error(bad, document) from None
+
+
+def _build() -> None:
+    """Set the models up, once, without pydantic's plugins: to find some it reads what every installed package says."""
+    if KernelSpecFile.__pydantic_complete__:
+        return
+    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+    try:
+        KernelSpecFile.model_rebuild()
+    finally:
+        if before is None:
+            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+        else:
+            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
 
 
 def _expand(data: dict[str, Any]) -> dict[str, Any]:
