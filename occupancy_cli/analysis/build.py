@@ -58,7 +58,7 @@ def gpu_part(gpu: GpuProfile) -> schema.Gpu:
 def resources_part(resources: KernelResources) -> schema.Resources:
     """Compiled resources."""
     return schema.Resources(
-        **{name: getattr(resources, name) for name in schema.Resources.model_fields if hasattr(resources, name)}
+        **{name: getattr(resources, name) for name in schema.Resources.__dataclass_fields__ if hasattr(resources, name)}
     )
 
 

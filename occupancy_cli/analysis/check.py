@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,13 @@ def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
             "config": build.scalars(judged.config),
             "knobs": {tables.table.key: entry.key},
         }
-        entry_place = {"file": shown_path(str(entry.file)), "line": entry.line}
+        entry_place: dict[str, Any] = {"file": shown_path(str(entry.file)), "line": entry.line}
         if judged.point is None or judged.outcome is None:
             yield schema.Finding(level="undecided", rule="config", message=judged.problem, **entry_place, **base)
             continue
         analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
         for finding in _of_config(judged.gpu, analyzed, True, budgets, base):
-            yield finding.model_copy(update=spec_place if finding.level == "ok" else entry_place)
+            yield replace(finding, **(spec_place if finding.level == "ok" else entry_place))
     for problem, entries in unknown.items():
         files = len({e.file for e in entries})
         yield schema.Finding(
@@ -166,7 +167,7 @@ def _of_config(
     names = [plan.request.source.kernel for plan in each.point.launches[: len(each.outcomes)]]
     for name, outcome in zip(names, each.outcomes, strict=True):
         if outcome.resources is None:
-            level = "undecided" if used else "note"
+            level: schema.Level = "undecided" if used else "note"
             message = f"{name} did not compile: {outcome.message}"
             yield schema.Finding(level=level, rule="compiles", message=message, **base)
             continue
@@ -178,10 +179,11 @@ def _of_config(
 
 def _cap(gpu: GpuProfile, name: str, occupancy: Occupancy, used: bool, base: Mapping[str, Any]) -> schema.Finding:
     needs, cap = occupancy.shared_bytes + occupancy.static_shared_bytes, occupancy.shared_cap_bytes
-    numbers = {"required": needs, "limit": cap, "unit": "bytes of shared memory"}
+    numbers: dict[str, Any] = {"required": needs, "limit": cap, "unit": "bytes of shared memory"}
     status = gpu.limits.provenance.get("shared_per_cta_optin_bytes")
     if not occupancy.launchable:
-        level, rule = ("violation" if used else "note"), ("shared-memory-cap" if occupancy.over_bytes else "launch")
+        level: schema.Level = "violation" if used else "note"
+        rule = "shared-memory-cap" if occupancy.over_bytes else "launch"
         extra = "" if used else " (not declared as used)"
         return schema.Finding(level=level, rule=rule, message=f"{name}: {occupancy.reason}{extra}", **numbers, **base)
     if status is not None and status.status == "assumed":
@@ -212,5 +214,5 @@ def _budgets(
         holds = value <= limit if rule.startswith("max") else value >= limit
         sign = "at most" if rule.startswith("max") else "at least"
         message = f"{value:,} {unit}, budget {sign} {limit:,}"
-        numbers = {"required": value, "limit": limit, "unit": unit}
+        numbers: dict[str, Any] = {"required": value, "limit": limit, "unit": unit}
         yield schema.Finding(level="ok" if holds else "violation", rule=rule, message=message, **numbers, **base)

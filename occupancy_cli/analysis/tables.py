@@ -71,7 +71,7 @@ class Judged:
         return build.waves_of(self.gpu, self.outcome.resources, occupancy, self.point.main.grid)
 
     @property
-    def status(self) -> str:
+    def status(self) -> schema.EntryStatus:
         """ok, over_cap, failed (did not compile) or undecided (its GPU or a name in it is not known)."""
         if self.problem:
             return "undecided"

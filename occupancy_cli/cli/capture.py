@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,13 +107,13 @@ def analyze_captured(result: CaptureResult, gpu: GpuProfile, service: CompileSer
             notes.append(f"{spec.file} was not analyzed: {bad.problem}")
             continue
         last = report
-        kernels += [kernel.model_copy(update={"tuned": spec.tuned}) for kernel in report.kernels]
+        kernels += [replace(kernel, tuned=spec.tuned) for kernel in report.kernels]
         notes += [n for n in report.notes if n not in notes]
         if report.interrupted:
             break
     if last is None:
         raise InputError("no captured spec could be analyzed", where=str(result.folder), hint="\n".join(notes))
-    return last.model_copy(update={"kernels": kernels, "notes": notes})
+    return replace(last, kernels=kernels, notes=notes)
 
 
 def notes_of(result: CaptureResult) -> Sequence[str]:

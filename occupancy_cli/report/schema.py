@@ -6,21 +6,26 @@ is not known is null, and `unknown` or `notes` beside it says why. Fields are on
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA: Literal["occupancy/report/1"] = "occupancy/report/1"
 
 Scalar = int | float | bool | str | None
 ITERATIONS_FROM = "who says how many iterations a CTA runs: spec, or IR (the compiled kernel's); null: nobody"
+Level = Literal["ok", "violation", "undecided", "note"]
+EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, populate_by_name=True)
+# Plain dataclasses, checked by the type checker: what builds a Report is this tool, and a schema that also validates
+# takes longer to set up than the rest of a run whose results are known. `json_schema` makes pydantic read them.
 
 
-class Toolchain(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Toolchain:
     """Versions that decided the numbers. Null: not used (no compile took place)."""
 
     occupancy: str
@@ -28,7 +33,8 @@ class Toolchain(_Part):
     ptxas: str | None = None
 
 
-class Gpu(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
     """The GPU that was asked about. `sm_count` is null for a compute capability alone: then waves are unknown."""
 
     id: str
@@ -43,11 +49,14 @@ class Gpu(_Part):
     shared_reserved_per_cta_bytes: int
     boost_clock_mhz: float | None = None
     memory_bandwidth_gbps: float | None = None
-    assumed: list[str] = Field(default_factory=list, description="fields whose value has no documented source")
-    notes: list[str] = Field(default_factory=list)
+    assumed: list[str] = field(
+        default_factory=list, metadata={"description": "fields whose value has no documented source"}
+    )
+    notes: list[str] = field(default_factory=list)
 
 
-class Resources(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Resources:
     """What a CTA takes. `registers_per_thread` and `spill_bytes` are null when the compile ended at shared memory.
 
     `shared_bytes` is dynamic shared memory without the 1 KB that the system reserves; `spill_bytes` is local memory per
@@ -64,7 +73,8 @@ class Resources(_Part):
     tmem_columns: int = 0
 
 
-class NextCta(_Part):
+@dataclass(frozen=True, kw_only=True)
+class NextCta:
     """What the next CTA per SM asks of each resource: the value at most, and how much less than now that is."""
 
     ctas_per_sm: int
@@ -77,7 +87,8 @@ class NextCta(_Part):
     warps_per_cta: int | None
 
 
-class Occupancy(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Occupancy:
     """CTAs and warps per SM. `limits` has each limit as if alone, in CTAs; null: no limit, or unknown."""
 
     ctas_per_sm: int
@@ -87,11 +98,12 @@ class Occupancy(_Part):
     limits: dict[str, int | None]
     limited_by: list[str]
     next_cta: NextCta
-    slack: dict[str, int] = Field(description="how much each resource may grow before a CTA is lost")
-    unknown: dict[str, str] = Field(default_factory=dict)
+    slack: dict[str, int] = field(metadata={"description": "how much each resource may grow before a CTA is lost"})
+    unknown: dict[str, str] = field(default_factory=dict)
 
 
-class Launch(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Launch:
     """The grid on the machine: slots are SMs x CTAs/SM. Null where the grid or the SM count is not known."""
 
     grid: list[int]
@@ -104,17 +116,19 @@ class Launch(_Part):
     efficiency_percent: float | None
 
 
-class Time(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Time:
     """A predicted time with its terms; `unknown` pairs what was missing with what that makes uncertain."""
 
     time_us: float | None
     binding: str | None
     terms: dict[str, float]
-    unknown: list[tuple[str, str]] = Field(default_factory=list)
-    iterations_from: str | None = Field(None, description=ITERATIONS_FROM)
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+    iterations_from: str | None = field(default=None, metadata={"description": ITERATIONS_FROM})
 
 
-class Follower(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Follower:
     """A kernel launched after the main one."""
 
     kernel: str
@@ -125,7 +139,8 @@ class Follower(_Part):
     error: Error | None = None
 
 
-class Error(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Error:
     """Why a config has no result; `output` is what the compiler printed."""
 
     kind: str
@@ -133,17 +148,20 @@ class Error(_Part):
     output: str = ""
 
 
-class Config(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Config:
     """One config of one kernel at one set of knobs and shapes.
 
     `status` is ok, over_cap (compiled, and can never launch on this GPU) or failed (`error` says why).
     """
 
     config: dict[str, Scalar]
-    knobs: dict[str, Scalar] = Field(default_factory=dict)
-    shapes: dict[str, Scalar] = Field(default_factory=dict)
-    derived: dict[str, Scalar] = Field(default_factory=dict)
-    given: dict[str, Scalar] = Field(default_factory=dict, description="derived names that --set gave a value")
+    knobs: dict[str, Scalar] = field(default_factory=dict)
+    shapes: dict[str, Scalar] = field(default_factory=dict)
+    derived: dict[str, Scalar] = field(default_factory=dict)
+    given: dict[str, Scalar] = field(
+        default_factory=dict, metadata={"description": "derived names that --set gave a value"}
+    )
     status: Literal["ok", "over_cap", "failed"]
     fits: bool | None
     over_bytes: int
@@ -152,24 +170,31 @@ class Config(_Part):
     occupancy: Occupancy | None = None
     launch: Launch | None = None
     time: Time | None = None
-    followed_by: list[Follower] = Field(default_factory=list)
+    followed_by: list[Follower] = field(default_factory=list)
     error: Error | None = None
-    notes: list[str] = Field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-class Kernel(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
     """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set)."""
 
     name: str
     source: str
     kernel: str
-    settings: dict[str, str] = Field(default_factory=dict)
-    observations: list[str] = Field(default_factory=list, description="what the configs say when put side by side")
-    tuned: bool = Field(False, description="whether its configs are an autotuner's, which drops what cannot launch")
+    settings: dict[str, str] = field(default_factory=dict)
+    observations: list[str] = field(
+        default_factory=list, metadata={"description": "what the configs say when put side by side"}
+    )
+    tuned: bool = field(
+        default=False,
+        metadata={"description": "whether its configs are an autotuner's, which drops what cannot launch"},
+    )
     configs: list[Config]
 
 
-class Choice(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Choice:
     """A setting with its predicted time."""
 
     knobs: dict[str, Scalar]
@@ -180,11 +205,12 @@ class Choice(_Part):
     ctas_per_sm: int | None
     warps_per_sm: int | None
     partials_bytes: int | None = None
-    terms: dict[str, float] = Field(default_factory=dict)
+    terms: dict[str, float] = field(default_factory=dict)
     binding: str | None = None
 
 
-class Recommendation(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
     """What to set for one batch. `predicted_speedup_vs_default` is the incumbent's predicted time over this one's."""
 
     batch: int
@@ -200,16 +226,24 @@ class Recommendation(_Part):
     chosen: Choice
     default: Choice | None
     runner_up: Choice | None
-    cannot_launch: list[str] = Field(default_factory=list)
-    constexpr_knobs: list[str] = Field(default_factory=list, description="knobs that decide what a config takes")
-    launchable: list[dict[str, Scalar]] = Field(
-        default_factory=list, description="configs that can launch, each with the constexpr knobs it does so at"
+    cannot_launch: list[str] = field(default_factory=list)
+    constexpr_knobs: list[str] = field(
+        default_factory=list, metadata={"description": "knobs that decide what a config takes"}
     )
-    pareto: list[Choice] = Field(default_factory=list, description="no other beats these in both time and partials")
-    iterations_from: dict[str, str] = Field(default_factory=dict, description=f"of each kernel, {ITERATIONS_FROM}")
+    launchable: list[dict[str, Scalar]] = field(
+        default_factory=list,
+        metadata={"description": "configs that can launch, each with the constexpr knobs it does so at"},
+    )
+    pareto: list[Choice] = field(
+        default_factory=list, metadata={"description": "no other beats these in both time and partials"}
+    )
+    iterations_from: dict[str, str] = field(
+        default_factory=dict, metadata={"description": f"of each kernel, {ITERATIONS_FROM}"}
+    )
 
 
-class SingleSetting(_Part):
+@dataclass(frozen=True, kw_only=True)
+class SingleSetting:
     """The one setting that is best over all batches asked about."""
 
     knobs: dict[str, Scalar]
@@ -218,7 +252,8 @@ class SingleSetting(_Part):
     exports: list[str]
 
 
-class SweepSide(_Part):
+@dataclass(frozen=True, kw_only=True)
+class SweepSide:
     """One setting at one batch of a sweep."""
 
     knobs: dict[str, Scalar]
@@ -228,10 +263,13 @@ class SweepSide(_Part):
     ctas_per_sm: int
     waves: float | None
     efficiency_percent: float | None
-    requests_per_s: float = Field(description="batch over the predicted time of this kernel and its followers")
+    requests_per_s: float = field(
+        metadata={"description": "batch over the predicted time of this kernel and its followers"}
+    )
 
 
-class SweepPoint(_Part):
+@dataclass(frozen=True, kw_only=True)
+class SweepPoint:
     """One batch: what is set now, the one setting recommended for all batches, and the best for this batch."""
 
     batch: int
@@ -240,7 +278,8 @@ class SweepPoint(_Part):
     best: SweepSide
 
 
-class Anchor(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
     """A measurement of what is set now, and the factor that all times of the sweep were multiplied by to meet it."""
 
     batch: int
@@ -248,16 +287,18 @@ class Anchor(_Part):
     factor: float
 
 
-class Instead(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Instead:
     """A config to launch in the place of a table's entry, and where it is from."""
 
     config: dict[str, Scalar]
     what: str
     shared_bytes: int
-    wastes: list[str] = Field(default_factory=list)
+    wastes: list[str] = field(default_factory=list)
 
 
-class TableEntry(_Part):
+@dataclass(frozen=True, kw_only=True)
+class TableEntry:
     """One entry of a config table on one GPU, launched at the key `at` (its own, or the one asked for).
 
     `status` is ok, over_cap, failed (did not compile) or undecided (the GPU of its file's name has no profile, or a
@@ -273,7 +314,7 @@ class TableEntry(_Part):
     gpu_name: str
     names: dict[str, Scalar]
     config: dict[str, Scalar]
-    status: Literal["ok", "over_cap", "failed", "undecided"]
+    status: EntryStatus
     shared_bytes: int | None
     cap_bytes: int | None
     over_bytes: int
@@ -281,11 +322,12 @@ class TableEntry(_Part):
     registers_per_thread: int | None = None
     ctas_per_sm: int | None = None
     launch: Launch | None = None
-    wastes: list[str] = Field(default_factory=list)
+    wastes: list[str] = field(default_factory=list)
     instead: Instead | None = None
 
 
-class ConfigTables(_Part):
+@dataclass(frozen=True, kw_only=True)
+class ConfigTables:
     """The config tables of one spec. `specializations` is how many distinct compiles the entries came to."""
 
     kernel: str
@@ -296,14 +338,15 @@ class ConfigTables(_Part):
     entries: list[TableEntry]
 
 
-class Finding(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Finding:
     """One line of a check: what was looked at, and whether it holds."""
 
-    level: Literal["ok", "violation", "undecided", "note"]
+    level: Level
     kernel: str
     gpu: str
     config: dict[str, Scalar]
-    knobs: dict[str, Scalar] = Field(default_factory=dict)
+    knobs: dict[str, Scalar] = field(default_factory=dict)
     rule: str
     message: str
     file: str = ""
@@ -313,32 +356,52 @@ class Finding(_Part):
     unit: str = ""
 
 
-class Report(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Report:
     """Everything a command found."""
 
-    schema_: Literal["occupancy/report/1"] = Field("occupancy/report/1", alias="schema")
+    schema_: Literal["occupancy/report/1"] = field(default=SCHEMA, metadata={"alias": "schema"})
     command: str
     toolchain: Toolchain
     gpu: Gpu | None = None
-    kernels: list[Kernel] = Field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
     recommendation: Recommendation | None = None
-    recommendations: list[Recommendation] = Field(default_factory=list)
+    recommendations: list[Recommendation] = field(default_factory=list)
     single_setting: SingleSetting | None = None
-    sweep: list[SweepPoint] = Field(default_factory=list)
+    sweep: list[SweepPoint] = field(default_factory=list)
     anchor: Anchor | None = None
-    findings: list[Finding] = Field(default_factory=list)
-    tables: list[ConfigTables] = Field(default_factory=list)
-    notes: list[str] = Field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    tables: list[ConfigTables] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     def to_json(self) -> str:
         """The report as indented JSON."""
-        return self.model_dump_json(by_alias=True, indent=2)
+        return json.dumps(_plain(self), indent=2, ensure_ascii=False)
 
 
-Follower.model_rebuild()
+def _plain(value: Any) -> Any:
+    """A part of the Report as JSON-ready data, keys as the schema names them; what is not finite becomes null."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if dataclasses.is_dataclass(value):
+        return {f.metadata.get("alias", f.name): _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value
+
+
+def report_from_json(text: str) -> Report:
+    """The Report that `to_json` wrote, checked against the schema."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Report).validate_json(text)
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the Report."""
-    return Report.model_json_schema(by_alias=True)
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Report).json_schema(by_alias=True)
