@@ -28,9 +28,7 @@ def run(*arguments: str) -> str:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> schema.Report:
     """Batches 80 and 96 of the shipped kernel on the default GPU, with few configs to keep it quick."""
-    return schema.report_from_json(
-        run("recommend", "--batch", "80,96", "--set", "num_warps=8", "--format", "json")
-    )
+    return schema.report_from_json(run("recommend", "--batch", "80,96", "--set", "num_warps=8", "--format", "json"))
 
 
 def test_each_batch_has_its_own_and_all_have_one(report: schema.Report) -> None:
