@@ -88,7 +88,8 @@ def recommend(
 ) -> schema.Report:
     """A Report with a recommendation for each batch and, for several, the best single setting.
 
-    Raises `InputError` when the GPU's SM count is unknown, the spec has no grid or work, or nothing can launch.
+    Raises `InputError` when the GPU's SM count is unknown, the spec has no grid, neither it nor the kernel's IR tells
+    the iterations of a CTA, or nothing can launch.
     """
     kernel = prepare_timed(given, gpu, service, sets, workload)
     ranked, everything = rank_batches(kernel, gpu, service, sets, workload)
