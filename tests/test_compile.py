@@ -146,6 +146,44 @@ def test_no_internal_of_triton_has_moved() -> None:
     assert answer["triton"] == triton_version()
 
 
+def test_triton_hashes_its_installation_only_for_what_is_kept() -> None:
+    from triton.compiler import compiler
+    from triton.runtime import cache
+
+    from occupancy_cli.compile import triton_front
+
+    home = cache if hasattr(cache, "triton_key") else compiler  # Triton 3.4 has it in the compiler
+    original = home.triton_key
+    with triton_front.unhashed_installation():
+        assert home.triton_key() == triton_front.VERSION
+    assert home.triton_key is original
+
+
+def test_what_is_kept_is_found_by_a_launch(kernel_file: Path, tmp_path: Path) -> None:
+    one = request(kernel_file)
+    with CompileService(limits=QUICK, jobs=1) as service:
+        assert service.compile_all([one])[0].ok  # the same worker then keeps what it compiles
+        kept = service.compile_all([one], keep_in=tmp_path)[0]
+    assert kept.binary is not None and Path(kept.binary[0]).read_bytes()[:4] == b"\x7fELF"
+    entries = sorted(p.name for p in (tmp_path / "triton").iterdir())
+    script = textwrap.dedent(
+        """
+        import json, sys
+        from occupancy_cli.compile import triton_front, worker
+        from occupancy_cli.compile.request import CompileRequest
+        message = json.load(sys.stdin)
+        triton_front.install_driver(**message["target"])
+        _, jit = triton_front.layers(worker._kernel(message["source"]))
+        request = CompileRequest.from_message(message)
+        values = {a.name: worker._stand_in(a) for a in request.arguments}
+        jit.warmup(grid=(1,), **values, **dict(request.constexprs), **dict(request.options))
+        """
+    )
+    env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "triton"), "TRITON_DEFAULT_FP_FUSION": "1"}
+    subprocess.run([sys.executable, "-c", script], input=json.dumps(one.to_message()), text=True, check=True, env=env)
+    assert entries and sorted(p.name for p in (tmp_path / "triton").iterdir()) == entries
+
+
 def test_values_of_one_class_specialize_alike_in_this_triton(kernel_file: Path) -> None:
     """The class in a request's key is finer than Triton's own: asked of Triton itself, value by value."""
     values = [0, 1, 2, 3, 15, 16, 17, 32, 48, 64, 100, 1024, 4100, 2**31 - 1, 2**31, 2**31 + 16, 2**40, 2**40 + 1, -1]
@@ -312,6 +350,23 @@ def test_describe_lists_params_configs_and_heuristics(kernel_file: Path) -> None
     assert found.heuristics == ("EVEN",)
     assert [c["BLOCK"] for c in found.autotune["configs"]] == [64, 64, 128, 128]
     assert found.autotune["key"] == ["n"]
+
+
+def test_other_workers_start_while_one_describes_and_end_with_the_service(tmp_path: Path) -> None:
+    def workers() -> set[int]:
+        named = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True, check=False).stdout
+        lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in named.split()}
+        return {int(p) for p, file in lines.items() if file.exists() and b"compile.worker" in file.read_bytes()}
+
+    before = workers()
+    with CompileService(limits=QUICK, jobs=2) as service:
+        with pytest.raises(CompileError):
+            service.describe(KernelSource("plain", str(broken(tmp_path, "1 / 0" + KERNEL))), SM120)
+        deadline = time.monotonic() + 30
+        while len(workers() - before) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(workers() - before) == 2
+    assert workers() <= before
 
 
 # --- the cache, with real compiles ---

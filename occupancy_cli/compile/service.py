@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _Index = tuple[str, int | None, str]
 _own = threading.local()
+# Workers that import Triton while one looks at the kernel: how many there is work for is not known yet.
+_WARMED_AHEAD = 3
 _RESOURCE_FIELDS = tuple(KernelResources.__dataclass_fields__)
 
 
@@ -129,6 +131,7 @@ class CompileService:
         if self._threads is not None:
             close_all()
             self._threads.shutdown(cancel_futures=True)
+            close_all()  # a worker that was being started meanwhile
             self._threads = None
 
     # --- what a kernel is ---
@@ -139,7 +142,7 @@ class CompileService:
         answer = self.cache.get(key) if self.cache else None
         if answer is None:
             message = {"action": "describe", "source": asdict(source), "target": asdict(target)}
-            answer = self._one(message)
+            answer = self._one(message, warm_others=True)
             _raise_failure(answer, source)
             self._remember(key, {"described": answer["described"]}, answer)
         found = answer["described"]
@@ -155,8 +158,12 @@ class CompileService:
             self._remember(key, {"configs": answer["configs"]}, answer)
         return [dict(c) for c in answer["configs"]]
 
-    def _one(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _one(self, message: Mapping[str, Any], *, warm_others: bool = False) -> dict[str, Any]:
+        fresh = self._executor is None and self._threads is None
         future = self._pool().submit(perform, message, self.limits)
+        if warm_others and fresh:
+            for _ in range(min(self.jobs - 1, _WARMED_AHEAD)):
+                self._pool().submit(perform, {"action": "warm"}, self.limits)
         try:
             return future.result()
         except KeyboardInterrupt:

@@ -46,6 +46,7 @@ INTERNALS: tuple[tuple[str, str], ...] = (
     ("triton.backends.nvidia.compiler.{ir,passes,nvidia}", "the names that make_llir takes its passes from"),
     ("triton.runtime.autotuner.Autotuner.{fn,configs,keys,prune_configs,nargs}", "configs as the autotuner sees them"),
     ("triton.runtime.autotuner.Heuristics.{fn,values}", "values that heuristics give"),
+    ("triton.runtime.cache.triton_key", "answered without hashing all of Triton where a compile is not kept"),
     ("triton.runtime.jit.JITFunction.{params,arg_names,device_caches,warmup}", "the signature and the compile itself"),
 )
 
@@ -418,6 +419,30 @@ def watching_allocation(allocation: Allocation) -> Iterator[None]:
         backend_class.add_stages = original
 
 
+def _installation_key_homes() -> list[Any]:
+    """The modules that ask for `triton_key`, by a name of their own."""
+    from triton.compiler import compiler
+    from triton.runtime import cache
+
+    return [module for module in (cache, compiler) if hasattr(module, "triton_key")]
+
+
+@contextlib.contextmanager
+def unhashed_installation() -> Iterator[None]:
+    """While active, Triton names its cache entries without reading its installation, half a gigabyte, to hash it.
+
+    Only for compiles whose cache entries nobody looks up.
+    """
+    kept = [(module, module.triton_key) for module in _installation_key_homes()]
+    for module, _ in kept:
+        module.triton_key = lambda: VERSION
+    try:
+        yield
+    finally:
+        for module, original in kept:
+            module.triton_key = original
+
+
 def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | None) -> dict[str, Any]:
     """Compile one launch for the active target.
 
@@ -503,6 +528,8 @@ def check_internals() -> list[str]:
     for name in ("ir", "passes", "nvidia"):
         if not hasattr(nvidia_compiler, name):
             missing.append(f"triton.backends.nvidia.compiler.{name}")
+    if not _installation_key_homes():
+        missing.append("triton.runtime.cache.triton_key")
     for owner, names in ((Autotuner, ("prune_configs",)), (JITFunction, ("warmup",))):
         missing += [f"{owner.__module__}.{owner.__name__}.{n}" for n in names if not hasattr(owner, n)]
     if not hasattr(runtime_driver, "set_active"):

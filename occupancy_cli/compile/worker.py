@@ -278,6 +278,9 @@ def _health(arch: int) -> dict[str, Any]:
 
 def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
     action = message["action"]
+    if action == "warm":
+        _import_compiler()
+        return {}
     if action == "describe":
         # A driver has to be there while the module loads: some kernels ask for the device then.
         _install(message)
@@ -303,10 +306,18 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _triton_cache(folder: str | None) -> Iterator[None]:
-    """While active, Triton's own cache lies in `folder`/triton, for a process that launches what is compiled here."""
+    """While active, Triton's own cache lies in `folder`/triton, for a process that launches what is compiled here.
+
+    Without a folder nobody looks anything up in it.
+    """
+    if folder is None:
+        from occupancy_cli.compile import triton_front
+
+        with triton_front.unhashed_installation():
+            yield
+        return
     private = os.environ["TRITON_CACHE_DIR"]
-    if folder is not None:
-        os.environ["TRITON_CACHE_DIR"] = str(Path(folder) / "triton")
+    os.environ["TRITON_CACHE_DIR"] = str(Path(folder) / "triton")
     try:
         yield
     finally:
@@ -322,11 +333,16 @@ def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str]:
     return hashes
 
 
-def _install(message: Mapping[str, Any]) -> None:
+def _import_compiler() -> None:
     # All of Triton and what reads cubins is imported before any kernel file puts its folder on the path: a file there
     # called copy.py or token.py must not take the place of the standard library's.
     from occupancy_cli.compile import cubin, triton_front  # noqa: F401
 
+
+def _install(message: Mapping[str, Any]) -> None:
+    from occupancy_cli.compile import triton_front
+
+    _import_compiler()
     triton_front.install_driver(**message["target"])
 
 
