@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from occupancy_cli.compile.cache import ResultCache
+from occupancy_cli.compile.worker import EnvironmentReads
 
 
 def put(cache: ResultCache, key: str, value: int, file: Path) -> None:
@@ -99,3 +102,18 @@ def test_parallel_writers_lose_nothing(tmp_path: Path, source: Path) -> None:
     assert [w.exitcode for w in writers] == [0, 0, 0]
     cache = ResultCache(tmp_path / "c")
     assert [cache.get(str(i)) for i in range(180)] == [{"value": i} for i in range(180)]
+
+
+def test_a_child_process_is_no_read_of_the_whole_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.9 spawns ptxas without closing files, which hands `os.environ` on item by item: were that a read, a
+    result made in one shell would be unknown to the next (SHLVL, OLDPWD)."""
+    monkeypatch.setenv("HANDED_ON", "1")
+    monkeypatch.setenv("ASKED_FOR", "2")
+    reads = EnvironmentReads()
+    with reads.recording():
+        subprocess.run(["/bin/true"], check=True, close_fds=False)
+        assert os.environ["ASKED_FOR"] == "2"
+        assert os.environ.get("NOT_SET_AT_ALL") is None
+    assert reads.values["ASKED_FOR"] == "2"
+    assert reads.values["NOT_SET_AT_ALL"] is None
+    assert "HANDED_ON" not in reads.values

@@ -34,7 +34,6 @@ MODEL_VERSION = 6
 DISASSEMBLY_SECONDS = 60
 LOADED_LENGTH = 1 << 30
 """What `ir_work` takes a loaded length to be: longer than anything that bounds it."""
-_NO_VALUE = 4096
 
 
 @functools.lru_cache
@@ -94,8 +93,10 @@ def _contradiction(kernel: TtgirKernel, text: str, arguments: Mapping[str, Any])
     """Why a text is not a CTA's iterations; empty when it gives what the IR gives, for arguments as they are and others
     of the same specialization, in every program of a small grid."""
     grid = (3, 2, 5)
-    given = {n: v if isinstance(v, int) else _NO_VALUE for n, v in arguments.items()}
-    for values in (given, {n: v if v in (0, 1) else v + 16 * (i + 1) for i, (n, v) in enumerate(given.items())}):
+    others = {
+        n: v + 16 * i if isinstance(v, int) and v not in (0, 1) else v for i, (n, v) in enumerate(arguments.items(), 1)
+    }
+    for values in (arguments, others):
         counts = trip_counts(kernel, values, grid, at_most=True)
         if counts is None:
             return "the main loop lies inside another one, or loaded data alone decides how long it runs"

@@ -48,24 +48,34 @@ class EnvironmentReads:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """While active, reads through `os.environ` and `os.getenv` are recorded."""
+        """While active, reads through `os.environ` and `os.getenv` are recorded; handing all of it to a child process
+        (ptxas), whose shell level and last command change from run to run, is not a read."""
         cls = type(os.environ)
-        read = cls.__getitem__
+        read, spawn = cls.__getitem__, os.posix_spawn
+        handing_on = False
 
         def recorded(environ: Any, name: Any) -> Any:
             value = None
             try:
                 value = read(environ, name)
             finally:
-                if isinstance(name, str) and name not in _MACHINE_VARIABLES:
+                if isinstance(name, str) and name not in _MACHINE_VARIABLES and not handing_on:
                     self.values[name] = None if name in _set_here else value
             return value
 
-        cls.__getitem__ = recorded  # type: ignore[method-assign]
+        def spawned(*arguments: Any, **options: Any) -> int:
+            nonlocal handing_on
+            handing_on = True
+            try:
+                return spawn(*arguments, **options)
+            finally:
+                handing_on = False
+
+        cls.__getitem__, os.posix_spawn = recorded, spawned  # type: ignore[method-assign]
         try:
             yield
         finally:
-            cls.__getitem__ = read  # type: ignore[method-assign]
+            cls.__getitem__, os.posix_spawn = read, spawn  # type: ignore[method-assign]
 
 
 class Loaded:
