@@ -4,9 +4,11 @@
     python benchmarks/compile_service.py --write    # and keeps it in benchmarks/results/compile_service.json
 
 - cold: analysis of 24 configs against the sum of bare compiles of the same launches (Triton's own `warmup`, timed in
-  one process with a cold cache) divided by the cores used
+  one process with a cold cache, without that process's start and imports) divided by the cores used
 - cap: `check` of caps alone against full compiles of the same configs
-- warm: a run that finds everything in the cache against importing the libraries that it needs
+- warm: a run that finds everything in the cache against importing typer, rich, pydantic and yaml, and beside it what
+  importing the parts of them that any command uses takes (a typer command builds a pydantic TypeAdapter, a table needs
+  rich.table): below that no run can come with these libraries
 - memory: the largest resident set of a worker
 - growth: 1, 10, 100 (and with --all 1,000) configs of a small kernel
 
@@ -31,6 +33,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "compile_service.json"
 CONFIGS = ["--set", "BLOCK_H=16,32", "--set", "num_warps=4,8", "--set", "nsplit=2,3"]
 CORES = len(os.sched_getaffinity(0))
+# Byte code is kept, as it is where the tool is installed.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": tempfile.mkdtemp()}
 
 SMALL = """
 import triton
@@ -69,7 +74,7 @@ def occupancy(*arguments: str, cache: str, cwd: Path = ROOT) -> float:
     """Seconds of one run of the command."""
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "occupancy_cli", *arguments], env={**os.environ, "OCCUPANCY_CACHE_DIR": cache},
+        [sys.executable, "-m", "occupancy_cli", *arguments], env={**ENVIRONMENT, "OCCUPANCY_CACHE_DIR": cache},
         cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
@@ -94,10 +99,13 @@ def requests() -> list[dict[str, object]]:
 def cold(rounds: int) -> dict[str, float]:
     messages = json.dumps(requests())
     ours, bare = [], []
+    with tempfile.TemporaryDirectory() as cache:
+        occupancy("analyze", "--gpu", "h200", *CONFIGS[:2], cache=cache)  # byte code
     for _ in range(rounds):
         said = subprocess.run(
-            [sys.executable, "-c", BARE], input=messages, capture_output=True, text=True, check=True, cwd=ROOT
-        )
+            [sys.executable, "-c", BARE], input=messages, capture_output=True, text=True, check=True, cwd=ROOT,
+            env=ENVIRONMENT,
+        )  # fmt: skip
         bare.append(float(said.stdout))
         with tempfile.TemporaryDirectory() as cache:
             ours.append(occupancy("analyze", "--gpu", "h200", *CONFIGS, cache=cache))
@@ -127,16 +135,33 @@ def cap(rounds: int) -> dict[str, float]:
 
 
 def warm(rounds: int) -> dict[str, float]:
-    ours, imports = [], []
+    ours: list[list[float]] = [[] for _ in COMMANDS]
+    imports: list[float] = []
+    used: list[float] = []
     with tempfile.TemporaryDirectory() as cache:
-        occupancy("analyze", cache=cache)
+        for command in COMMANDS:
+            occupancy(*command, cache=cache)
+        imported("typer, rich, pydantic, yaml")
         for _ in range(rounds):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", "import typer, rich, pydantic, yaml"], check=True)
-            imports.append(time.perf_counter() - start)
-            ours.append(occupancy("analyze", cache=cache))
-    ratio = statistics.median(a / b for a, b in zip(ours, imports, strict=True))
-    return {"analyze_s": statistics.median(ours), "imports_s": statistics.median(imports), "ratio": ratio}
+            imports.append(imported("typer, rich, pydantic, yaml"))
+            used.append(imported("typer, rich.console, rich.table, pydantic.type_adapter, yaml, sqlite3"))
+            for times, command in zip(ours, COMMANDS, strict=True):
+                times.append(occupancy(*command, cache=cache))
+    found = {"imports_s": statistics.median(imports), "used_imports_s": statistics.median(used)}
+    for times, command in zip(ours, COMMANDS, strict=True):
+        found[f"{command[0]}_s"] = statistics.median(times)
+        found[f"{command[0]}_ratio"] = statistics.median(a / b for a, b in zip(times, imports, strict=True))
+    return found
+
+
+COMMANDS = (("analyze",), ("check",))
+
+
+def imported(modules: str) -> float:
+    """Seconds of a process that imports modules and ends."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", f"import {modules}"], check=True, env=ENVIRONMENT)
+    return time.perf_counter() - start
 
 
 def memory() -> dict[str, float]:
