@@ -1,18 +1,23 @@
-"""What the compile service costs beside Triton alone, each measured against its counterpart in one run.
+"""What the compile service costs beside the compiler itself: ratios of paired runs on this machine.
 
     python benchmarks/compile_service.py            # prints the table, about five minutes on two cores
     python benchmarks/compile_service.py --write    # and keeps it in benchmarks/results/compile_service.json
+    python benchmarks/compile_service.py --only warm --only memory
 
-- cold: analysis of 24 configs against the sum of bare compiles of the same launches (Triton's own `warmup`, timed in
-  one process with a cold cache, without that process's start and imports) divided by the cores used
-- cap: `check` of caps alone against full compiles of the same configs
-- warm: a run that finds everything in the cache against importing typer, rich, pydantic and yaml, and beside it what
-  importing the parts of them that any command uses takes (a typer command builds a pydantic TypeAdapter, a table needs
-  rich.table): below that no run can come with these libraries
-- memory: the largest resident set of a worker
-- growth: 1, 10, 100 (and with --all 1,000) configs of a small kernel
+- cold: `analyze` of 24 configs with an empty cache against the sum of bare `warmup` calls of the same launches, divided
+  by the cores that the run uses. The 24 configs and the kernel that follows them are 17 distinct launches, on both
+  sides. Ours counts everything from the start of the command to its table; the bare side counts the calls alone, made
+  one after another in one process: no start of Python, no import of Triton or of the kernel.
+- cap check: compiles that end at shared memory against whole compiles of the same launches, in one worker, one after
+  the other for each launch; apart for configs that fit and those over the cap. `passes_share` is what Triton's own
+  passes up to the allocation take of an early compile: what is left of it could still be saved.
+- warm: a run that finds everything in the cache against importing the libraries that it needs. Byte code is kept in a
+  folder of its own, as after an installation.
+- memory: the largest resident set of a worker.
+- growth: 1, 10, 100 (and with --all 1,000) configs of a small kernel.
 
-A machine that is shared makes all of these noisy: a ratio compares two things that took turns, and the medians count.
+A machine that is shared makes wall time noisy: a ratio compares two things that took turns, and the medians count.
+`cpu_ratio` is the same ratio of processor time (user and system, children included), which is steadier there.
 """
 
 from __future__ import annotations
@@ -21,21 +26,30 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "compile_service.json"
 CONFIGS = ["--set", "BLOCK_H=16,32", "--set", "num_warps=4,8", "--set", "nsplit=2,3"]
 CORES = len(os.sched_getaffinity(0))
-# Byte code is kept, as it is where the tool is installed.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-ENVIRONMENT |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": tempfile.mkdtemp()}
+CAP_GPU = "rtx-pro-6000"
+CAP_SETS = ["BLOCK_H=16,32,64"]
+IMPORTS = "import typer, rich, pydantic, yaml"
+WARM = {
+    "analyze": ["analyze"],
+    "analyze_json": ["analyze", "--format", "json"],
+    "check": ["check"],
+    "recommend": ["recommend", "--batch", "80"],
+}
 
 SMALL = """
 import triton
@@ -54,7 +68,11 @@ BARE = textwrap.dedent(
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
     from occupancy_cli.compile import triton_front, worker
     from occupancy_cli.compile.request import CompileRequest
-    total = 0.0
+    def cpu():
+        times = os.times()
+        return sum(times[:4])
+
+    wall = spent = 0.0
     for message in json.load(sys.stdin):
         request = CompileRequest.from_message(message)
         triton_front.install_driver(**message["target"])
@@ -62,106 +80,184 @@ BARE = textwrap.dedent(
         values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
         values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
         _, jit = triton_front.layers(kernel)
-        start = time.perf_counter()
+        start, before = time.perf_counter(), cpu()
         jit.warmup(grid=(1,), **values)
-        total += time.perf_counter() - start
-    print(total)
+        wall, spent = wall + time.perf_counter() - start, spent + cpu() - before
+    print(wall, spent)
+    """
+)
+
+# What Triton's passes take of the early compiles: everything from the kernel's syntax tree to the allocation.
+PASSES = textwrap.dedent(
+    """
+    import json, os, sys, tempfile, time
+    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"
+    os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+    from occupancy_cli.compile import triton_front, worker
+    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.compiler.compiler import ASTSource
+    inside = 0.0
+
+    def timed(owner, name):
+        original = owner.__dict__[name]
+        call = original.__func__ if isinstance(original, staticmethod) else original
+
+        def timing(*arguments, **named):
+            global inside
+            start = time.process_time()
+            try:
+                return call(*arguments, **named)
+            finally:
+                inside += time.process_time() - start
+
+        setattr(owner, name, staticmethod(timing) if isinstance(original, staticmethod) else timing)
+
+    for owner, name in ((ASTSource, "make_ir"), *((CUDABackend, n) for n in ("make_ttir", "make_ttgir", "make_llir"))):
+        timed(owner, name)
+    messages = [{"action": "compile", "request": {**m, "stop_above": -1}} for m in json.load(sys.stdin)]
+    worker._answer(messages[0])
+    inside, start = 0.0, time.process_time()
+    for message in messages:
+        worker._answer(message)
+    print(inside / (time.process_time() - start))
     """
 )
 
 
-def occupancy(*arguments: str, cache: str, cwd: Path = ROOT) -> float:
-    """Seconds of one run of the command."""
-    start = time.perf_counter()
+class Spent(NamedTuple):
+    """Seconds on the clock, and of the processors."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def run(arguments: list[str], *, cwd: Path = ROOT, stdin: str = "", **variables: str) -> tuple[Spent, str]:
+    """Run this Python with these arguments; what it spent and printed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "occupancy_cli", *arguments], env={**ENVIRONMENT, "OCCUPANCY_CACHE_DIR": cache},
-        cwd=cwd, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, *arguments], env=environment, cwd=cwd, input=stdin, capture_output=True, text=True, check=False
+    )
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode in (0, 1), done.stderr
-    return time.perf_counter() - start
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Spent(wall, cpu), done.stdout
 
 
-def requests() -> list[dict[str, object]]:
-    """The distinct launches of the 24 configs, as messages."""
+def occupancy(*arguments: str, cache: str, cwd: Path = ROOT) -> Spent:
+    """What one run of the command spent."""
+    return run(["-m", "occupancy_cli", *arguments], cwd=cwd, OCCUPANCY_CACHE_DIR=cache)[0]
+
+
+def median_ratio(pairs: list[tuple[float, float]]) -> float:
+    return statistics.median(a / b for a, b in pairs)
+
+
+def requests(gpu_name: str, sets: list[str]) -> list[dict[str, Any]]:
+    """The distinct launches of the shipped kernel's configs at these settings, as messages."""
     from occupancy_cli import load_gpu
     from occupancy_cli.analysis.plan import points, prepare
     from occupancy_cli.compile.service import CompileService
     from occupancy_cli.intake.kernel_input import read_kernel_input
     from occupancy_cli.intake.settings import parse_settings
 
-    gpu = load_gpu("h200")
+    gpu = load_gpu(gpu_name)
     with CompileService() as service:
-        kernel = prepare(read_kernel_input(None), gpu, service.describe, parse_settings(CONFIGS[1::2]), {})
+        kernel = prepare(read_kernel_input(None), gpu, service.describe, parse_settings(sets), {})
         chosen = {launch.request.key(): launch.request for p in points(kernel, gpu, None) for launch in p.launches}
     return [r.to_message() for r in chosen.values()]
 
 
 def cold(rounds: int) -> dict[str, float]:
-    messages = json.dumps(requests())
+    messages = json.dumps(requests("h200", CONFIGS[1::2]))
     ours, bare = [], []
-    with tempfile.TemporaryDirectory() as cache:
-        occupancy("analyze", "--gpu", "h200", *CONFIGS[:2], cache=cache)  # byte code
     for _ in range(rounds):
-        said = subprocess.run(
-            [sys.executable, "-c", BARE], input=messages, capture_output=True, text=True, check=True, cwd=ROOT,
-            env=ENVIRONMENT,
-        )  # fmt: skip
-        bare.append(float(said.stdout))
+        _, said = run(["-c", BARE], stdin=messages)
+        wall, cpu = map(float, said.split())
+        bare.append(Spent(wall, cpu))
         with tempfile.TemporaryDirectory() as cache:
             ours.append(occupancy("analyze", "--gpu", "h200", *CONFIGS, cache=cache))
-    ratio = statistics.median(a / (b / CORES) for a, b in zip(ours, bare, strict=True))
-    return {"analyze_s": statistics.median(ours), "bare_sum_s": statistics.median(bare), "cores": CORES, "ratio": ratio}
+    pairs = list(zip(ours, bare, strict=True))
+    return {
+        "launches": len(json.loads(messages)),
+        "cores": CORES,
+        "analyze_s": statistics.median(o.wall_s for o in ours),
+        "bare_sum_s": statistics.median(b.wall_s for b in bare),
+        "ratio": median_ratio([(o.wall_s, b.wall_s / CORES) for o, b in pairs]),
+        "cpu_ratio": median_ratio([(o.cpu_s, b.cpu_s) for o, b in pairs]),
+    }
 
 
-def cap(rounds: int) -> dict[str, float]:
-    """Seconds inside the workers: compiles that end at shared memory, and the whole ones, of the same launches."""
-    from dataclasses import replace
+def cap(rounds: int) -> dict[str, Any]:
+    """Processor and clock time of a worker and its ptxas: early and whole compiles of each launch in turn."""
+    from occupancy_cli.compile.client import Limits, WorkerClient
 
-    from occupancy_cli.compile.request import CompileRequest
-    from occupancy_cli.compile.service import CompileService
+    launches = [m for m in requests(CAP_GPU, CAP_SETS) if m["source"]["kernel"] != "combine_kernel"]
+    limit = launches[0]["target"]["shared_per_cta_optin_bytes"]
+    spent: dict[tuple[str, str], list[float]] = {}
+    client = WorkerClient(Limits(600, 0))
 
-    full = [CompileRequest.from_message(m) for m in requests()]
-    early = [replace(r, stop_above=-1) for r in full]
-    times: dict[str, list[float]] = {"early": [], "full": []}
-    for _ in range(rounds):
-        for name, asked in (("early", early), ("full", full)):
-            with CompileService(jobs=1) as service:
-                service.compile_all(asked[:1])  # the worker's imports are the same for both
-                start = time.perf_counter()
-                service.compile_all(asked)
-                times[name].append(time.perf_counter() - start)
-    ratio = statistics.median(f / e for e, f in zip(times["early"], times["full"], strict=True))
-    return {"early_s": statistics.median(times["early"]), "full_s": statistics.median(times["full"]), "ratio": ratio}
+    def compile_once(message: dict[str, Any], stop_above: int | None) -> tuple[Spent, int]:
+        process = client._process
+        assert process is not None
+        before, start = cpu_seconds_of(process.pid), time.perf_counter()
+        answer = client.ask({"action": "compile", "request": {**message, "stop_above": stop_above}})
+        return Spent(time.perf_counter() - start, cpu_seconds_of(process.pid) - before), answer["shared_bytes"]
 
-
-def warm(rounds: int) -> dict[str, float]:
-    ours: list[list[float]] = [[] for _ in COMMANDS]
-    imports: list[float] = []
-    used: list[float] = []
-    with tempfile.TemporaryDirectory() as cache:
-        for command in COMMANDS:
-            occupancy(*command, cache=cache)
-        imported("typer, rich, pydantic, yaml")
+    try:
+        client.ask({"action": "compile", "request": {**launches[0], "stop_above": None}})  # imports count for neither
         for _ in range(rounds):
-            imports.append(imported("typer, rich, pydantic, yaml"))
-            used.append(imported("typer, rich.console, rich.table, pydantic.type_adapter, yaml, sqlite3"))
-            for times, command in zip(ours, COMMANDS, strict=True):
-                times.append(occupancy(*command, cache=cache))
-    found = {"imports_s": statistics.median(imports), "used_imports_s": statistics.median(used)}
-    for times, command in zip(ours, COMMANDS, strict=True):
-        found[f"{command[0]}_s"] = statistics.median(times)
-        found[f"{command[0]}_ratio"] = statistics.median(a / b for a, b in zip(times, imports, strict=True))
+            for message in launches:
+                early, shared = compile_once(message, -1)
+                full, same = compile_once(message, None)
+                assert shared == same
+                for group in ("all", "over_the_cap" if shared > limit else "that_fit"):
+                    for name, one in (("early", early), ("full", full)):
+                        spent.setdefault((group, f"{name}_s"), []).append(one.wall_s)
+                        spent.setdefault((group, f"{name}_cpu_s"), []).append(one.cpu_s)
+    finally:
+        client.close()
+    found: dict[str, Any] = {"gpu": CAP_GPU}
+    for group in ("all", "that_fit", "over_the_cap"):
+        sums = {name: sum(values) / rounds for (g, name), values in spent.items() if g == group}
+        count = len(spent[group, "full_s"]) // rounds
+        ratios = {"ratio": sums["full_s"] / sums["early_s"], "cpu_ratio": sums["full_cpu_s"] / sums["early_cpu_s"]}
+        found[group] = rounded({"launches": count, **sums, **ratios})
+    found["passes_share"] = float(run(["-c", PASSES], stdin=json.dumps(launches))[1])
     return found
 
 
-COMMANDS = (("analyze",), ("check",))
+def cpu_seconds_of(pid: int) -> float:
+    """User and system time of a process and of the children that it has waited for (proc(5): fields 14 to 17)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def imported(modules: str) -> float:
-    """Seconds of a process that imports modules and ends."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", f"import {modules}"], check=True, env=ENVIRONMENT)
-    return time.perf_counter() - start
+def warm(rounds: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as code:
+        os.environ["PYTHONPYCACHEPREFIX"] = code
+        try:
+            spent: dict[str, list[Spent]] = {name: [] for name in ("imports", *WARM)}
+            for _ in range(rounds + 1):
+                spent["imports"].append(run(["-c", IMPORTS])[0])
+                for name, arguments in WARM.items():
+                    spent[name].append(occupancy(*arguments, cache=cache))
+        finally:
+            del os.environ["PYTHONPYCACHEPREFIX"]
+    for name, each in spent.items():
+        pairs = list(zip(each, spent["imports"], strict=True))[1:]  # the first round fills the cache
+        found[name] = rounded(
+            {
+                "wall_s": statistics.median(o.wall_s for o, _ in pairs),
+                "cpu_s": statistics.median(o.cpu_s for o, _ in pairs),
+                "ratio": median_ratio([(o.wall_s, b.wall_s) for o, b in pairs]),
+                "cpu_ratio": median_ratio([(o.cpu_s, b.cpu_s) for o, b in pairs]),
+            }
+        )
+    return found
 
 
 def memory() -> dict[str, float]:
@@ -170,7 +266,7 @@ def memory() -> dict[str, float]:
     client = WorkerClient(Limits(120, 0))
     peak = 0
     try:
-        for message in requests()[:8]:
+        for message in requests("h200", CONFIGS[1::2])[:8]:
             client.ask({"action": "compile", "request": message})
             assert client._process is not None
             status = Path(f"/proc/{client._process.pid}/status").read_text()
@@ -180,40 +276,51 @@ def memory() -> dict[str, float]:
     return {"worker_peak_mb": peak / 1024}
 
 
-def growth(counts: list[int]) -> dict[str, float]:
-    found = {}
+def growth(counts: list[int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "small.py").write_text(SMALL)
         for count in counts:
             times = ",".join(str(i) for i in range(2, 2 + count))
             with tempfile.TemporaryDirectory() as cache:
-                found[f"{count}_configs_s"] = occupancy(
+                spent = occupancy(
                     "analyze", "small.py:small", "--arg", "x_ptr=*fp32", "--arg", "n=i32=4096", "--set", "BLOCK=64",
                     "--set", f"TIMES={times}", cache=cache, cwd=Path(folder),
                 )  # fmt: skip
+            found[f"{count}_configs"] = rounded(spent._asdict())
     return found
+
+
+def rounded(values: dict[str, Any]) -> dict[str, Any]:
+    return {n: round(v, 3) if isinstance(v, float) else v for n, v in values.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--all", action="store_true", help="1,000 configs too")
+    parser.add_argument("--only", action="append", help="only this part; repeatable")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     from occupancy_cli.compile.service import triton_version
 
-    result: dict[str, object] = {
-        "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "triton": triton_version(),
-        "cores": CORES, "load_before": os.getloadavg()[0],
-    }  # fmt: skip
-    for name, measure in (
-        ("cold_24_configs", lambda: cold(options.rounds)),
-        ("cap_check", lambda: cap(options.rounds)),
-        ("warm", lambda: warm(4 * options.rounds)),
-        ("memory", memory),
-        ("growth", lambda: growth([1, 10, 100, *([1000] if options.all else [])])),
-    ):
-        result[name] = {k: round(v, 3) for k, v in measure().items()}
+    parts: dict[str, Callable[[], dict[str, Any]]] = {
+        "cold_24_configs": lambda: cold(options.rounds),
+        "cap_check": lambda: cap(options.rounds),
+        "warm": lambda: warm(4 * options.rounds),
+        "memory": memory,
+        "growth": lambda: growth([1, 10, 100, *([1000] if options.all else [])]),
+    }
+    wanted = options.only or list(parts)
+    if unknown := [name for name in wanted if name not in parts]:
+        parser.error(f"no part {unknown[0]!r}; there are {', '.join(parts)}")
+    result: dict[str, Any] = json.loads(RESULT.read_text()) if options.only and RESULT.is_file() else {}
+    for name in wanted:
+        setting = {
+            "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "triton": triton_version(),
+            "cores": CORES, "load_before": round(os.getloadavg()[0], 2),
+        }  # fmt: skip
+        result[name] = rounded(parts[name]()) | {"setting": setting}
         print(name, json.dumps(result[name]), flush=True)
     if options.write:
         RESULT.write_text(json.dumps(result, indent=2) + "\n")

@@ -48,8 +48,8 @@ def gpu_part(gpu: GpuProfile) -> schema.Gpu:
         shared_per_sm_bytes=limits.shared_per_sm_bytes,
         shared_per_cta_optin_bytes=limits.shared_per_cta_optin_bytes,
         shared_reserved_per_cta_bytes=limits.shared_reserved_per_cta_bytes,
-        boost_clock_mhz=gpu.boost_clock_mhz,
-        memory_bandwidth_gbps=gpu.memory_bandwidth_gbps,
+        boost_clock_mhz=_as_float(gpu.boost_clock_mhz),
+        memory_bandwidth_gbps=_as_float(gpu.memory_bandwidth_gbps),
         assumed=[f for f in SHOWN_GPU_FIELDS if getattr(gpu, f) is not None and gpu.status(f) == "assumed"],
         notes=["limits only: without an SM count, waves and times are unknown"] if gpu.sm_count is None else [],
     )
@@ -129,3 +129,8 @@ def scalars(values: Mapping[str, Any]) -> dict[str, schema.Scalar]:
 
 def _rounded(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
+
+
+def _as_float(value: float | None) -> float | None:
+    """A profile's whole number as the report writes it, 2617.0."""
+    return None if value is None else float(value)
