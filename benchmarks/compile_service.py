@@ -10,9 +10,11 @@
   one after another in one process: no start of Python, no import of Triton or of the kernel.
 - cap check: compiles that end at shared memory against whole compiles of the same launches, in one worker, one after
   the other for each launch; apart for configs that fit and those over the cap. `passes_share` is what Triton's own
-  passes up to the allocation take of an early compile: what is left of it could still be saved.
+  passes up to the allocation take of an early compile: what is left of it could still be saved. Shared memory is not
+  known before them, so on the shipped kernel no check that asks Triton gets far beyond 2 to 4 times.
 - warm: a run that finds everything in the cache against importing the libraries that it needs. Byte code is kept in a
-  folder of its own, as after an installation.
+  folder of its own, as after an installation. A typer command that does nothing but draw a table already takes twice
+  the imports: typer then builds pydantic's TypeAdapter, and rich loads its tables.
 - memory: the largest resident set of a worker.
 - growth: 1, 10, 100 (and with --all 1,000) configs of a small kernel.
 

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     command()  # what is not known yet is compiled
     found = {"batches": BATCHES, **parts(), "command_s": round(min(command() for _ in range(3)), 2)}
-    found |= {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
+    found |= {"date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "cores": os.cpu_count()}
     print(json.dumps(found, indent=2))
     if parser.parse_args().write:
         RESULT.write_text(json.dumps(found, indent=2) + "\n")
