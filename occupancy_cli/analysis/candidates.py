@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.analyze import AnalyzedPoint, time_on
-from occupancy_cli.analysis.plan import Kernel, LaunchPlan, argument_value
+from occupancy_cli.analysis.plan import Kernel, LaunchPlan, Point, argument_value
 from occupancy_cli.analysis.point_table import LaunchColumns, PointTable, columns_of_value
 from occupancy_cli.analysis.work import (
     iteration_names,
@@ -166,10 +166,12 @@ class CandidateTimes:
         first, last = np.searchsorted(self.batch, [position, position + 1])
         return np.arange(first, last)
 
-    def main_kind(self, which: int) -> tuple[int, int]:
-        """A key that candidates of one config and one main kernel share."""
-        t = int(self.table[which])
-        return t, int(self.compiled[t].table.launches[0].kinds[self.row[which]])
+    def main_kinds(self) -> Ints:
+        """A number for each candidate: those of one config and one main kernel share it."""
+        counts = [len(c.table.launches[0].firsts) for c in self.compiled]
+        numbered = [c.table.launches[0].kinds + n for c, n in zip(self.compiled, np.cumsum([0, *counts]), strict=False)]
+        above = np.cumsum([0, *(c.table.rows for c in self.compiled)])
+        return np.asarray(np.concatenate(numbered)[above[self.table] + self.row])
 
     # --- how it is worked out ---
 
@@ -198,10 +200,8 @@ class CandidateTimes:
         kinds = compiled.table.launches[0].kinds[rows[mine]]
         for kind in np.unique(kinds).tolist():
             these = mine[kinds == kind]
-            point = compiled.table.point(int(rows[these[0]]))
-            shown = " ".join(f"{n}={v}" for n, v in point.config.items() if n not in ("num_stages", "num_ctas"))
             self.failure[places[these]] = len(self.failures)
-            self.failures.append(f"{shown}: {why}")
+            self.failures.append(f"{short_config(compiled.table.point(int(rows[these[0]])))}: {why}")
         self.at_least_us[places[mine]] = np.inf
 
     def _groups(self, table: PointTable, columns: LaunchColumns, rows: Ints, alive: Ints) -> Iterator[tuple[int, Ints]]:
@@ -314,6 +314,11 @@ class CandidateTimes:
         return Shapes.of(shapes)
 
 
+def short_config(point: Point) -> str:
+    """A point's config as a person looks for it."""
+    return " ".join(f"{n}={v}" for n, v in point.config.items() if n not in ("num_stages", "num_ctas"))
+
+
 def no_work(kernel: Kernel, plan: LaunchPlan, why: str) -> InputError:
     """The error of a launch whose CTAs' iterations nobody knows."""
     return InputError(
@@ -386,7 +391,7 @@ class Chosen:
     pareto: tuple[int, ...]
 
 
-def choose(times: CandidateTimes, which: Ints, family: Mapping[int, int], count: int) -> Chosen:
+def choose(times: CandidateTimes, which: Ints, family: Sequence[int], count: int) -> Chosen:
     """The candidates of one batch that matter; `family` numbers their configs, `count` of the fastest are wanted.
 
     Candidates are looked at by their bounds, the least first. One whose bound lies above what it would have to beat is

@@ -17,7 +17,7 @@ import numpy as np
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.analyze import AnalyzedPoint, notes_of, stop_above, toolchain
-from occupancy_cli.analysis.candidates import CandidateTimes, best_common, choose, compile_tables, no_work
+from occupancy_cli.analysis.candidates import CandidateTimes, best_common, choose, compile_tables, no_work, short_config
 from occupancy_cli.analysis.plan import (
     Kernel,
     Point,
@@ -219,25 +219,22 @@ def _candidate(
     return candidate
 
 
-def _families(kernel: Kernel, times: CandidateTimes) -> tuple[list[dict[str, schema.Scalar]], dict[int, int]]:
+def _families(kernel: Kernel, times: CandidateTimes) -> tuple[list[dict[str, schema.Scalar]], list[int]]:
     """The distinct configs of the candidates, with the knobs that are constexprs, and the number of each one's."""
     names = [n for n in kernel.given.spec.knobs if n in kernel.description.constexprs]
     configs: list[dict[str, schema.Scalar]] = []
-    known: dict[tuple[int, int], int] = {}
-    family = {}
-    for which in range(len(times.row)):
-        kind = times.main_kind(which)
-        if kind not in known:
-            point = times.analyzed(which).point
-            shown = build.scalars(
-                {n: v for n, v in point.knobs.items() if n in names}
-                | {n: v for n, v in point.config.items() if n not in point.knobs}
-            )
-            if shown not in configs:
-                configs.append(shown)
-            known[kind] = configs.index(shown)
-        family[which] = known[kind]
-    return configs, family
+    _, firsts, kinds = np.unique(times.main_kinds(), return_index=True, return_inverse=True)
+    number = np.empty(len(firsts), dtype=np.int64)
+    for kind in np.argsort(firsts).tolist():
+        point = times.analyzed(int(firsts[kind])).point
+        shown = build.scalars(
+            {n: v for n, v in point.knobs.items() if n in names}
+            | {n: v for n, v in point.config.items() if n not in point.knobs}
+        )
+        if shown not in configs:
+            configs.append(shown)
+        number[kind] = configs.index(shown)
+    return configs, number[kinds.reshape(-1)].tolist()
 
 
 def common_setting(
@@ -348,10 +345,10 @@ def candidate_of(
     launches = []
     for plan, outcome in zip(point.launches, analyzed.outcomes, strict=True):
         if outcome.resources is None:
-            return None, f"{_short(point)}: {outcome.message}"
+            return None, f"{short_config(point)}: {outcome.message}"
         occupancy = build.occupancy_on(gpu, outcome.resources)
         if not occupancy.launchable:
-            return None, f"{_short(point)}: {occupancy.reason}"
+            return None, f"{short_config(point)}: {occupancy.reason}"
         shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome), workload.lengths_at(batch))
         if isinstance(shape, str):
             raise no_work(kernel, plan, shape)
@@ -371,10 +368,6 @@ def candidate_of(
         ),
         "",
     )
-
-
-def _short(point: Point) -> str:
-    return " ".join(f"{n}={v}" for n, v in point.config.items() if n not in ("num_stages", "num_ctas"))
 
 
 def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recommendation:

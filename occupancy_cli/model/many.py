@@ -89,7 +89,7 @@ class Launches:
         held = (len(shapes), model.ctas_per_sm)
         self._start, self._iteration = np.empty(held), np.empty(held)
         self._floor = np.empty(len(shapes))
-        for sharing, rows in _by_sharing(work, shapes.grids):
+        for sharing, rows in by_sharing(work, shapes.grids):
             total = np.asarray(model.total_bytes(totals[rows], programs[rows], sharing), dtype=float)
             far = np.asarray(model.far_share(total), dtype=float)
             self._start[rows], self._iteration[rows] = model.by_residents(far, working[rows].astype(float), sharing)
@@ -118,7 +118,7 @@ class Launches:
         return LAUNCH_US + max(schedule.makespan_us, float(self._floor[row]))
 
 
-def _by_sharing(work: CtaWork, grids: Ints) -> list[tuple[Sharing, Ints]]:
+def by_sharing(work: CtaWork, grids: Ints) -> list[tuple[Sharing, Ints]]:
     """How launches share what their CTAs load, each way with its rows."""
     # What a launch shares depends on the extents of its grid; along an axis that only some loads depend on, too.
     if not work.loads_by_axes or work.unique_bytes_per_iteration is not None:

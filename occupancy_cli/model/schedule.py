@@ -291,8 +291,4 @@ def least_makespans(counts: Ints, iterations: Floats, start_us: Floats, iteratio
 
 def uniform_makespans(counts: Ints, iterations: Floats, start_us: Floats, iteration_us: Floats, groups: int) -> Floats:
     """The makespans that `simulate` gives launches of equal CTAs; the times have shape [launches, CTAs/SM]."""
-    capacity = start_us.shape[1]
-    cta_us = start_us + iterations[:, None] * iteration_us
-    waves, rest = np.divmod(counts, groups * capacity)
-    level = np.clip(-(-rest // groups), 1, capacity) - 1
-    return np.asarray(waves * cta_us[:, -1] + np.where(rest > 0, cta_us[np.arange(len(counts)), level], 0.0))
+    return _waves_us(counts, start_us + iterations[:, None] * iteration_us, groups)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import EllipsisType
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +27,11 @@ from occupancy_cli.model.cost import (
     estimate,
     launch_model,
 )
+from occupancy_cli.model.many import by_sharing
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import split_makespans
 from occupancy_cli.model.waves import wave_schedule
-from occupancy_cli.model.work import CtaWork, LaunchShape, Sharing
+from occupancy_cli.model.work import CtaWork, LaunchShape
 
 # Half of the predicted ratios between near candidates are off by less (validation/regret.md, "nothing fitted", worst
 # surface; a test holds the two together).
@@ -471,45 +471,20 @@ def _split_us(
 ) -> Floats:  # fmt: skip
     """Times of launches of full, short and empty CTAs; every argument after `grid` has the shape of the result, and the
     axes of `grid` broadcast to it."""
-    times = np.empty(full.shape)
-    for sharing, at in _sharings(work, grid, full.shape):
-        total = model.total_bytes(iterations[at], (full + short + empty)[at], sharing)
+    grids = np.stack([np.broadcast_to(axis, full.shape).ravel() for axis in grid], axis=1)
+    columns = [each.ravel() for each in (full, short, empty, full_n, short_n, iterations)]
+    times = np.empty(full.size)
+    for sharing, at in by_sharing(work, grids):
+        many, few, none, many_n, few_n, total_n = (each[at] for each in columns)
+        total = model.total_bytes(total_n, many + few + none, sharing)
         far = np.asarray(model.far_share(total))
-        start, iteration = model.by_residents(far, (full + short)[at].astype(np.float64), sharing)
+        start, iteration = model.by_residents(far, (many + few).astype(np.float64), sharing)
         makespan = split_makespans(
-            full[at].ravel(), short[at].ravel(), empty[at].ravel(),
-            start + full_n[at].reshape(-1, 1) * iteration, start + short_n[at].reshape(-1, 1) * iteration, start,
+            many, few, none, start + many_n[:, None] * iteration, start + few_n[:, None] * iteration, start,
             max(model.sm_count // model.num_ctas, 1),
         )  # fmt: skip
-        floor = np.asarray(model.floor_us(total, far))
-        times[at] = LAUNCH_US + np.maximum(makespan.reshape(floor.shape), floor)
-    return times
-
-
-def _sharings(
-    work: CtaWork, grid: Sequence[int | Ints], shape: tuple[int, ...]
-) -> list[tuple[Sharing, EllipsisType | npt.NDArray[np.bool_]]]:
-    """How launches of these grids share what their CTAs load: each way with the launches that share so."""
-    ways = np.zeros(shape, dtype=np.int64)
-    if work.unique_bytes_per_iteration is None:
-        for _, axes in work.loads_by_axes:
-            if axes is not None:
-                # Of such a load, the share that no other CTA has made; mostly the same for every batch and split.
-                share: int | float | Floats = 1.0
-                for axis, extent in enumerate(grid):
-                    held = -(-extent // dict(axes)[axis]) if axis in dict(axes) else 1
-                    share = share * held / extent
-                distinct, which = np.unique(np.asarray(share), return_inverse=True)
-                ways = ways * len(distinct) + which.reshape(np.shape(share))
-    found, first = np.unique(ways, return_index=True)
-    if len(found) == 1:
-        return [(work.sharing(_grid_at(grid, shape, 0)), ...)]
-    return [(work.sharing(_grid_at(grid, shape, i)), ways == way) for way, i in zip(found, first.tolist(), strict=True)]
-
-
-def _grid_at(grid: Sequence[int | Ints], shape: tuple[int, ...], position: int) -> tuple[int, ...]:
-    """The grid of one launch, by its position in the flattened shape."""
-    return tuple(int(np.broadcast_to(axis, shape).flat[position]) for axis in grid)
+        times[at] = LAUNCH_US + np.maximum(makespan, np.asarray(model.floor_us(total, far)))
+    return times.reshape(full.shape)
 
 
 def describe(candidate: Candidate) -> str:
