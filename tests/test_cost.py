@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from occupancy_cli.model.cost import LAUNCH_US, Calibration, Factors, KernelLaunch, MeasuredPoint, estimate, fit
-from occupancy_cli.model.pipeline import L2_BYTES_PER_CYCLE_AND_SM, AtRate, KernelTiming
+from occupancy_cli.model.kernel_timing import AtRate, KernelTiming
 from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.model.sm_rates import L2_BYTES_PER_CYCLE_AND_SM
 from occupancy_cli.model.work import CtaWork, LaunchShape
 
 

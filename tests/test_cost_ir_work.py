@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "validation"))
 
 from surfaces import MEASURED, read_surface
 
-from occupancy_cli.compile.ir_work import element_bits, parse_ttgir, read_work, trip_counts, with_sass
+from occupancy_cli.compile.ir_work import read_work, trip_counts, with_sass
+from occupancy_cli.compile.ttgir import element_bits, parse_ttgir
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.occupancy import occupancy
 from occupancy_cli.model.profiles import load_gpu

@@ -6,22 +6,17 @@ import json
 import pytest
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.pipeline import (
+from occupancy_cli.model.kernel_timing import KernelTiming
+from occupancy_cli.model.pipeline import Step, WarpPath, access_bytes, residents_to_simulate, tensor_shape, time_path
+from occupancy_cli.model.profiles import load_gpu
+from occupancy_cli.model.sm_rates import (
     DRAM_BANDWIDTH_SHARE,
     L2_BYTES_PER_CYCLE_FEW_SMS,
-    KernelTiming,
     SmRates,
-    Step,
-    WarpPath,
-    access_bytes,
     dram_share,
     l1_bytes,
-    residents_to_simulate,
     sm_rates,
-    tensor_shape,
-    time_path,
 )
-from occupancy_cli.model.profiles import load_gpu
 
 RATES = SmRates(90, 300.0, 700.0, (("bf16", 1024.0), ("fp8", 2048.0)), l2_bytes_per_cycle=32.0)
 

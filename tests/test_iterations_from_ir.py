@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from occupancy_cli.compile.ir_work import parse_ttgir, read_work
+from occupancy_cli.compile.ir_work import read_work
 from occupancy_cli.compile.timing import read_iterations
+from occupancy_cli.compile.ttgir import parse_ttgir
 from occupancy_cli.model.work import LaunchShape
 
 KERNEL = """

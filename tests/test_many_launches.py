@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cost import Factors, estimate, launch_model
+from occupancy_cli.model.kernel_timing import KernelTiming
 from occupancy_cli.model.many import Launches, Shapes
-from occupancy_cli.model.pipeline import KernelTiming
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.work import CtaWork, LaunchShape
 

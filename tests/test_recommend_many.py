@@ -25,14 +25,14 @@ from occupancy_cli.analysis.recommend import (
     recommend,
 )
 from occupancy_cli.analysis.sweep import sweep
+from occupancy_cli.compile.kept_timing import digest_of
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.service import KernelDescription
-from occupancy_cli.compile.timing import digest_of
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.kernel_input import read_kernel_input
 from occupancy_cli.intake.settings import Setting
 from occupancy_cli.model.cost import Calibration, Factors
-from occupancy_cli.model.pipeline import KernelTiming
+from occupancy_cli.model.kernel_timing import KernelTiming
 from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.search import Ranking, best_single_setting, pareto, rank, score

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.pipeline import KernelTiming
+from occupancy_cli.model.kernel_timing import KernelTiming
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.search import SplitFamily, Variant, score, sweep
 from occupancy_cli.model.work import CtaWork

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from occupancy_cli.compile.ir_work import TtgirKernel, parse_ttgir, read_work, trip_counts, with_sass
+from occupancy_cli.compile.ir_work import read_work, trip_counts, with_sass
 from occupancy_cli.compile.timing import merged
+from occupancy_cli.compile.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.model.cost import KernelLaunch
 from occupancy_cli.model.occupancy import occupancy

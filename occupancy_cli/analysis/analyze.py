@@ -187,7 +187,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned
 
 def time_on(gpu: GpuProfile) -> TimeOn:
     """The GPU as a request names it, with the folder of its profile's own file for the worker that has to load it."""
-    from occupancy_cli.compile.timing import digest_of
+    from occupancy_cli.compile.kept_timing import digest_of
 
     return TimeOn(gpu.id, digest_of(gpu), (str(Path(gpu.path).parent),) if gpu.path else ())
 

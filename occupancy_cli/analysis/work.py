@@ -14,8 +14,8 @@ import numpy as np
 
 from occupancy_cli.analysis import build
 from occupancy_cli.analysis.plan import Kernel, LaunchPlan, value_of
+from occupancy_cli.compile.kept_timing import digest_of, merged, work_from
 from occupancy_cli.compile.request import CompileOutcome
-from occupancy_cli.compile.timing import digest_of, merged, work_from
 from occupancy_cli.errors import InputError
 from occupancy_cli.intake.columns import column_of, evaluate, spread
 from occupancy_cli.intake.expressions import Expression, parse_expression

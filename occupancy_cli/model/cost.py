@@ -28,17 +28,17 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.model.pipeline import (
+from occupancy_cli.model.kernel_timing import AtRate
+from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.model.schedule import CtaTimes, simulate
+from occupancy_cli.model.sm_rates import (
     DRAM_BANDWIDTH_SHARE,
     DRAM_LATENCY_CYCLES,
     L2_BYTES_PER_CYCLE_AND_SM,
     L2_BYTES_PER_CYCLE_BESIDE_MEMORY,
     L2_BYTES_PER_CYCLE_FEW_SMS,
     L2_BYTES_PER_CYCLE_SAME,
-    AtRate,
 )
-from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.schedule import CtaTimes, simulate
 from occupancy_cli.model.work import CtaWork, LaunchShape, Sharing
 
 Floats = npt.NDArray[np.float64]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.pipeline import KernelTiming
+from occupancy_cli.model.kernel_timing import KernelTiming
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Sharing:
     repeated: float = 0.0
 
 
-# From how many CTAs on the L2 is asked for the same lines at a time (`pipeline.L2_BYTES_PER_CYCLE_SAME`); of operands
+# From how many CTAs on the L2 is asked for the same lines at a time (`sm_rates.L2_BYTES_PER_CYCLE_SAME`); of operands
 # that are shared by few and by many, the mean is lower.
 _SHARERS_AT_ONCE = 16
 _SHARERS_ON_AVERAGE = 3

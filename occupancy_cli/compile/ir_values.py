@@ -1,0 +1,504 @@
+"""A kernel's TTGIR evaluated for one CTA: integers, masks and addresses, and what the walk over the operations meets.
+
+Integer arithmetic is evaluated for the CTA at the origin of the grid, with the arguments' values. Loaded integers stand
+for unrelated values: a gather touches one line for each row that its indices name, which is the most it can. What
+cannot be evaluated stays unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from occupancy_cli.compile.memory_access import Axes, Ints, MemoryAccess, layout_of, touched
+from occupancy_cli.compile.ttgir import Function, Operation, element_bits, numbers_in, tensor_types
+
+SECTOR_BYTES = 32
+_MOST_ELEMENTS = 1 << 20  # tensors beyond are not evaluated
+_GATHER_SEED = 20240607
+# An argument without a value: large, so that rows lie apart and masks let everything through; a multiple of 16 where
+# the compiler was told so. Iterations are never told from it.
+_GUESSED_ALIGNED, _GUESSED = 4096, 4099
+LOADED_LENGTH = 1 << 30
+"""What a loaded length is taken to be: longer than anything that bounds it."""
+_FOR = re.compile(r"scf\.for\s+(?:unsigned\s+)?(%[\w$.-]+)\s*=\s*(\S+)\s+to\s+(\S+)\s+step\s+(\S+)")
+_PARTITION_ARGUMENT = re.compile(r"(%[\w$.-]+):")
+_ITER_ARGS = re.compile(r"iter_args\((.*?)\)\s*->")
+
+
+@dataclass
+class Value:
+    """An integer scalar (one value a program), an integer tensor, or a pointer (element offsets from an argument).
+
+    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `given` those that
+    depend on an argument that another launch of the same kernel may have another value of, `guessed` those
+    that depend on an argument without a value; `loads` is the length of the longest chain of loads that led here.
+    `expression` is a scalar's text. `axes` are the grid axes it depends on, as in `MemoryAccess`.
+    """
+
+    numbers: Ints | None = None
+    pointer: str | None = None
+    element: str = ""
+    loaded: bool = False
+    guessed: bool = False
+    given: bool = False
+    loads: int = 0
+    expression: str | None = None
+    axes: Axes | None = ()
+
+
+UNKNOWN = Value()
+
+
+def _axes(values: Sequence[Value]) -> Axes | None:
+    """The grid axes that a value made of `values` depends on."""
+    found: dict[int, int] = {}
+    for value in values:
+        if value.axes is None:
+            return None
+        for axis, together in value.axes:
+            found[axis] = min(found.get(axis, together), together)
+    return tuple(sorted(found.items()))
+
+
+_COMPARE = {
+    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "sgt": np.greater,
+    "sge": np.greater_equal, "ult": np.less, "ule": np.less_equal, "ugt": np.greater, "uge": np.greater_equal,
+}  # fmt: skip
+_ARITHMETIC: dict[str, tuple[Any, str]] = {
+    "addi": (np.add, "({} + {})"), "subi": (np.subtract, "({} - {})"), "muli": (np.multiply, "{} * {}"),
+    "minsi": (np.minimum, "min({}, {})"), "maxsi": (np.maximum, "max({}, {})"),
+    "minui": (np.minimum, "min({}, {})"), "maxui": (np.maximum, "max({}, {})"),
+    "andi": (np.bitwise_and, "({} & {})"), "ori": (np.bitwise_or, "({} | {})"), "xori": (np.bitwise_xor, "({} ^ {})"),
+    "shli": (np.left_shift, "({} << {})"), "shrsi": (np.right_shift, "({} >> {})"),
+    "shrui": (np.right_shift, "({} >> {})"),
+}  # fmt: skip
+# What keeps programs apart that were apart before; other scalar arithmetic may bring them together.
+_KEEPS_AXES = {"addi", "subi", "muli", "extsi", "extui", "trunci", "index_cast", "bitcast"}
+FLOAT_OPS = {
+    "arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "arith.maximumf": 1, "arith.minimumf": 1,
+    "arith.maxnumf": 1, "arith.minnumf": 1, "math.exp2": 1, "math.exp": 1, "math.log2": 1, "math.log": 1,
+    "math.sqrt": 1, "math.rsqrt": 1, "math.sin": 1, "math.cos": 1, "math.tanh": 1, "math.erf": 1, "math.fma": 2,
+    "tt.reduce": 1,
+}  # fmt: skip
+_SAME = {
+    "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.bitcast", "tt.bitcast",
+    "ttg.convert_layout", "tt.int_to_ptr", "tt.ptr_to_int",
+}  # fmt: skip
+DOTS = {"tt.dot", "ttng.warp_group_dot", "ttng.tc_gen5_mma", "tt.dot_scaled", "ttng.tc_gen5_mma_scaled"}
+ACCESSES = {"tt.load", "tt.store", "ttg.async_copy_global_to_local", "tt.atomic_rmw"}
+BULK_LOADS = {"tt.descriptor_load", "tt.descriptor_gather", "ttng.async_tma_copy_global_to_local",
+               "ttng.async_tma_gather"}  # fmt: skip
+BULK_STORES = {"tt.descriptor_store", "ttng.async_tma_copy_local_to_global"}
+
+
+@dataclass
+class Found:
+    """What the walk over the operations gathers, with the loop they lie in ([] outside)."""
+
+    op: Operation
+    kind: str
+    loops: tuple[int, ...]
+    after: bool
+    access: MemoryAccess | None = None
+    loads: int = 0
+
+
+def _divided(came: Sequence[Value]) -> Axes | None:
+    """Axes of the quotient of a program id and a constant: neighbours come together."""
+    number, divisor = came[0], came[1].numbers
+    if number.axes is None or len(number.axes) != 1 or came[1].axes or came[1].loaded or divisor is None:
+        return None
+    plain = number.expression == f"pid{number.axes[0][0]}"
+    if not plain or divisor.size != 1 or int(divisor.reshape(-1)[0]) < 1:
+        return None
+    axis, together = number.axes[0]
+    return ((axis, together * int(divisor.reshape(-1)[0])),)
+
+
+def _argument_names(function: Function, arguments: Mapping[str, Any]) -> list[str]:
+    """The arguments' names. Triton before 3.6 numbers them (arg0, arg1, ...), without those that became constants: the
+    names of `arguments` then follow in order, if each pointer falls on a pointer and each number on a number."""
+    written = [name for name, _, _ in function.arguments]
+    if not written or not all(re.fullmatch(r"arg\d+", name) for name in written):
+        return written
+    for names in ([n for n, v in arguments.items() if v != 1], list(arguments)):
+        pairs = list(zip(names, function.arguments, strict=False))
+        if len(pairs) == len(written) and all(
+            isinstance(arguments[name], int | float) != kind.startswith("!tt") for name, (_, kind, _) in pairs
+        ):
+            return [name for name, _ in pairs]
+    return written
+
+
+class Reader:
+    """Walks a function once, evaluating as it goes."""
+
+    def __init__(
+        self,
+        function: Function,
+        layouts: Mapping[str, str],
+        arguments: Mapping[str, Any],
+        grid: Sequence[int],
+        scalars_only: bool = False,
+    ) -> None:
+        self.layouts = layouts
+        self.scalars_only = scalars_only
+        self.values: dict[str, Value] = {}
+        self.found: list[Found] = []
+        self.loops: list[Operation] = []
+        self.trips: dict[int, tuple[Value, Value, Value]] = {}
+        self.parents: dict[int, tuple[int, ...]] = {}
+        self.unread: set[str] = set()
+        self.partition = 0
+        self.partition_of: dict[int, int] = {}
+        self.shared_operands: list[str] = []
+        self.random = np.random.default_rng(_GATHER_SEED)
+        total = int(np.prod(grid)) if grid else 1
+        linear = np.arange(total, dtype=np.int64)
+        self.ids = []
+        for extent in (*grid, 1, 1, 1)[:3]:
+            self.ids.append(linear % extent)
+            linear = linear // extent
+        self.grid = (*grid, 1, 1, 1)[:3]
+        for (written, kind, told), name in zip(function.arguments, _argument_names(function, arguments), strict=True):
+            pointee = re.match(r"!tt\.ptr<(\w+)", kind)
+            if pointee:
+                zero = np.zeros(1, dtype=np.int64)
+                self.values["%" + written] = Value(zero, name, pointee.group(1), expression=name)
+                continue
+            given = arguments.get(name)
+            if isinstance(given, int) and not isinstance(given, bool):
+                self.values["%" + written] = Value(np.array([given], dtype=np.int64), given=True, expression=name)
+            elif kind in ("i32", "i64"):
+                number = _GUESSED_ALIGNED if "tt.divisibility" in told else _GUESSED
+                self.values["%" + written] = Value(np.array([number], dtype=np.int64), guessed=True, expression=name)
+            else:
+                self.values["%" + written] = Value(expression=name)
+        self.loop_stack: list[int] = []
+        self.walk(function.ops)
+
+    # -- helpers
+
+    def get(self, name: str) -> Value:
+        return self.values.get(name, UNKNOWN)
+
+    def put(self, op: Operation, value: Value) -> None:
+        for name in op.results:
+            self.values[name] = value
+
+    def walk(self, ops: Sequence[Operation]) -> None:
+        for op in ops:
+            try:
+                self.step(op)
+            except (ValueError, IndexError) as broken:
+                # Shapes that do not fit together: an operation of a form not met before. Its results stay unknown.
+                self.unread.add(f"{op.name}: {broken}")
+                self.put(op, UNKNOWN)
+
+    def step(self, op: Operation) -> None:
+        name = op.name
+        if name == "scf.for":
+            self._loop(op)
+        elif self.scalars_only and op.is_tensor:
+            if name in DOTS or name in ACCESSES:
+                self.note(op, "other")
+        elif name.startswith("partition") or name == "default":
+            # The code of one group of warps, with the operands of the warp_specialize before it as its arguments.
+            for argument, given in zip(_PARTITION_ARGUMENT.findall(op.text), self.shared_operands, strict=False):
+                self.values[argument] = self.get(given)
+            self.partition += 1
+            self.walk(op.children)
+        elif name == "ttg.warp_specialize":
+            self.shared_operands = op.operands
+            self.walk(op.children)
+        elif name in ("scf.if", "scf.while", "scf.execute_region"):
+            self.walk(op.children)
+            for i, result in enumerate(op.results[1:] if len(op.results) > 1 else op.results):
+                self.values[result] = self.get(op.yields[i]) if i < len(op.yields) else UNKNOWN
+        elif name == "arith.constant":
+            self._constant(op)
+        elif name == "tt.get_program_id":
+            axis = "xyz".index(op.text.split()[1][0]) if len(op.text.split()) > 1 else 0
+            self.put(op, Value(self.ids[axis], expression=f"pid{axis}", axes=((axis, 1),)))
+        elif name == "tt.get_num_programs":
+            axis = "xyz".index(op.text.split()[1][0]) if len(op.text.split()) > 1 else 0
+            self.put(op, Value(np.array([self.grid[axis]]), expression=f"programs{axis}"))
+        elif name == "tt.make_range":
+            bounds = re.search(r"end = (\d+).*?start = (\d+)", op.attributes)
+            if bounds:
+                self.put(op, Value(np.arange(int(bounds.group(2)), int(bounds.group(1)), dtype=np.int64)))
+        elif name.startswith(("arith.", "math.")) or name in _SAME:
+            self._arithmetic(op)
+        elif name in ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans"):
+            self._shape(op)
+        elif name == "tt.addptr":
+            self._addptr(op)
+        elif name in ACCESSES:
+            self._access(op)
+        elif name in BULK_LOADS | BULK_STORES:
+            self._bulk(op)
+        else:
+            # A value that passes through shared memory, a reduction or anything else keeps its history of loads.
+            self.walk(op.children)
+            came = [self.get(o) for o in op.operands]
+            self.put(
+                op,
+                Value(
+                    loaded=any(v.loaded for v in came),
+                    guessed=any(v.guessed for v in came),
+                    given=any(v.given for v in came),
+                    loads=max((v.loads for v in came), default=0),
+                    axes=_axes(came),
+                ),
+            )
+        if name in DOTS or name in FLOAT_OPS or name in (
+            "ttg.local_alloc", "ttg.local_load", "ttg.local_store", "ttg.convert_layout", "ttg.async_commit_group",
+        ):  # fmt: skip
+            self.note(op, "other")
+
+    def note(self, op: Operation, kind: str, access: MemoryAccess | None = None, loads: int = 0) -> None:
+        self.found.append(Found(op, kind, tuple(self.loop_stack), bool(self.loops), access, loads))
+
+    def _loop(self, op: Operation) -> None:
+        header = _FOR.search(op.text)
+        number = len(self.loops)
+        self.loops.append(op)
+        self.parents[number] = tuple(self.loop_stack)
+        self.partition_of[number] = self.partition
+        initial = _ITER_ARGS.search(op.text)
+        pairs = re.findall(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)", initial.group(1)) if initial else []
+        if header:
+            induction, lower, upper, step = header.groups()
+            bounds = (self.get(lower), self.get(upper), self.get(step))
+            self.trips[number] = bounds
+            self.values[induction] = replace(bounds[0], expression=None, axes=_axes((bounds[0], bounds[2])))
+        for name, start in pairs:
+            # After the first iteration a carried value may depend on loads; its first value stands for all.
+            self.values[name] = self.get(start)
+        # What was loaded before the loop is at hand: chains count the loads of one iteration.
+        for name, value in self.values.items():
+            if value.loads:
+                self.values[name] = replace(value, loads=0)
+        self.loop_stack.append(number)
+        self.walk(op.children)
+        self.loop_stack.pop()
+        base = op.results[0] if op.results else ""
+        for i, name in enumerate(op.yields):
+            self.values[f"{base}#{i}"] = self.get(name)
+        if base and op.yields:
+            self.values[base] = self.get(op.yields[0])
+
+    def _constant(self, op: Operation) -> None:
+        found = re.search(r"arith\.constant\s+(?:dense<)?(-?[\w.+-]+)>?", op.text)
+        kinds = tensor_types(op.types)
+        shape = kinds[0].shape if kinds else ()
+        value: int | None = None
+        if found:
+            token = found.group(1)
+            if token in ("true", "false"):
+                value = int(token == "true")
+            elif re.fullmatch(r"-?\d+", token):
+                value = int(token)
+        if value is None or int(np.prod(shape, dtype=np.int64)) > _MOST_ELEMENTS:
+            self.put(op, UNKNOWN)
+            return
+        self.put(op, Value(np.full(shape or (1,), value, dtype=np.int64), expression=None if shape else str(value)))
+
+    def _arithmetic(self, op: Operation) -> None:
+        kind = op.name.split(".")[-1]
+        came = [self.get(o) for o in op.operands]
+        loaded, loads = any(v.loaded for v in came), max((v.loads for v in came), default=0)
+        guessed, given = any(v.guessed for v in came), any(v.given for v in came)
+        result = Value(loaded=loaded, guessed=guessed, given=given, loads=loads, axes=_axes(came))
+        numbers = [v.numbers for v in came]
+        texts = [v.expression for v in came]
+        if op.name in _SAME and came:
+            result = replace(came[0], loaded=loaded, guessed=guessed, given=given, loads=loads)
+        elif kind == "select" and len(came) == 3:
+            known = [n for n in numbers if n is not None]
+            if len(known) == 3:
+                result.numbers = np.where(known[0] != 0, known[1], known[2])
+                result.pointer, result.element = came[1].pointer, came[1].element
+        elif kind == "cmpi" and len(came) == 2 and numbers[0] is not None and numbers[1] is not None:
+            predicate = op.text.split()[1].rstrip(",")
+            compare = _COMPARE.get(predicate)
+            if compare is not None:
+                result.numbers = compare(numbers[0], numbers[1]).astype(np.int64)
+                if (loaded or given) and op.is_tensor:
+                    # Which rows loaded data lets through is not known, and an argument lets others through in another
+                    # launch: all of them.
+                    result.numbers = np.ones_like(result.numbers)
+        elif len(came) == 2 and kind in _ARITHMETIC:
+            function, form = _ARITHMETIC[kind]
+            if numbers[0] is not None and numbers[1] is not None:
+                result.numbers = function(numbers[0], numbers[1])
+            if texts[0] is not None and texts[1] is not None:
+                result.expression = simplified(kind, texts[0], texts[1], form)
+        elif len(came) == 2 and kind in ("divsi", "divui", "remsi", "remui", "ceildivsi", "floordivsi"):
+            if numbers[0] is not None and numbers[1] is not None and not np.any(numbers[1] == 0):
+                quotient = numbers[0] // numbers[1]
+                result.numbers = numbers[0] - quotient * numbers[1] if kind.startswith("rem") else quotient
+            if texts[0] is not None and texts[1] is not None:
+                result.expression = f"({texts[0]} {'%' if kind.startswith('rem') else '//'} {texts[1]})"
+        if result.axes and not op.is_tensor and kind not in _KEEPS_AXES:
+            result.axes = _divided(came) if kind in ("divsi", "divui", "floordivsi") else None
+        self.put(op, result)
+
+    def _shape(self, op: Operation) -> None:
+        source = self.get(op.operands[0]) if op.operands else UNKNOWN
+        kinds = tensor_types(op.types)
+        numbers = source.numbers
+        shape = kinds[-1].shape if kinds else ()
+        if numbers is not None:
+            # A scalar of several programs becomes the tensor of the program at the origin.
+            if op.name == "tt.splat":
+                numbers = np.broadcast_to(numbers.reshape(-1)[:1], shape or (1,)) if shape else None
+            elif op.name == "tt.expand_dims":
+                axis = re.search(r"axis = (\d+)", op.attributes)
+                numbers = np.expand_dims(numbers, int(axis.group(1))) if axis else None
+            elif op.name == "tt.broadcast":
+                fits = int(np.prod(shape, dtype=np.int64)) <= _MOST_ELEMENTS
+                numbers = np.broadcast_to(numbers, shape) if fits else None
+            elif op.name == "tt.trans":
+                order = numbers_in(op.text, "order") or [
+                    int(n) for n in re.findall(r"order = array<i32: ([0-9, ]+)>", op.text)[:1] for n in n.split(",")
+                ]
+                numbers = numbers.transpose(order) if order else None
+            else:
+                numbers = numbers.reshape(shape) if int(np.prod(shape)) == numbers.size else None
+        self.put(op, replace(source, numbers=numbers, expression=None))
+
+    def _addptr(self, op: Operation) -> None:
+        base, offset = (self.get(o) for o in op.operands[:2])
+        numbers = None
+        if base.numbers is not None and offset.numbers is not None:
+            numbers = base.numbers + offset.numbers
+        self.put(
+            op,
+            replace(
+                base,
+                numbers=numbers,
+                loaded=base.loaded or offset.loaded,
+                guessed=base.guessed or offset.guessed,
+                given=base.given or offset.given,
+                loads=max(base.loads, offset.loads),
+                axes=_axes((base, offset)),
+                expression=None,
+            ),
+        )
+
+    def _access(self, op: Operation) -> None:
+        pointer = self.get(op.operands[0]) if op.operands else UNKNOWN
+        kinds = [kind for kind in tensor_types(op.types) if kind.pointer]
+        kind = {"tt.load": "load", "tt.store": "store", "tt.atomic_rmw": "store"}.get(op.name, "async copy")
+        scalar = re.search(r"!tt\.ptr<(\w+)>", op.types)
+        if kinds:
+            shape, element, layout = kinds[0].shape, kinds[0].element, kinds[0].layout
+        elif scalar:
+            shape, element, layout = (), scalar.group(1), None
+        else:
+            self.unread.add(op.name)
+            return
+        bits = element_bits(element)
+        if bits is None:
+            self.unread.add(f"element type {element}")
+            return
+        mask = self._mask(op, kind)
+        # What a mask made of loaded data lets through is not known: all of it.
+        mask_numbers = None if mask is None or mask.numbers is None else mask.numbers
+        count = float(np.prod(shape, dtype=np.int64))
+        if mask_numbers is not None and shape:
+            count = float(np.broadcast_to(mask_numbers, shape).astype(bool).sum())
+        address = None if pointer.numbers is None or not shape else pointer.numbers * (bits // 8)
+        if address is not None and address.shape != shape:
+            address = np.broadcast_to(address, shape) if address.ndim == len(shape) else None
+        per_lane, lines = touched(layout_of(layout, self.layouts, shape), address, mask_numbers, bits // 8)
+        if kind == "async copy" and per_lane is not None and per_lane < 4:
+            per_lane = None
+        distinct, sectors, running = count, None, None
+        if address is not None:
+            running = address if mask_numbers is None else address[np.broadcast_to(mask_numbers, shape).astype(bool)]
+            distinct = float(np.unique(running).size)
+            sectors = float(np.unique(running // SECTOR_BYTES).size * SECTOR_BYTES)
+        access = MemoryAccess(
+            "loop" if self.loop_stack else "", kind, op.place, element, shape, distinct * bits / 8, count * bits / 8,
+            sectors, per_lane, lines, pointer.loaded, pointer.axes, pointer.pointer, running,
+        )  # fmt: skip
+        loads = pointer.loads + (kind != "store")
+        self.note(op, "access", access, loads)
+        if kind == "load":
+            value = replace(self._loaded_value(shape, element, loads), axes=pointer.axes)
+            if not shape and pointer.pointer:
+                value.expression = f"{pointer.pointer}[]"
+            self.put(op, value)
+        else:
+            self.put(op, Value(loaded=True, loads=loads, axes=pointer.axes))
+
+    def _mask(self, op: Operation, kind: str) -> Value | None:
+        if kind == "async copy":
+            found = re.search(r"mask (%[\w$.-]+(?:#\d+)?)", op.text)
+            return self.get(found.group(1)) if found else None
+        position = 2 if op.name == "tt.store" else 1
+        return self.get(op.operands[position]) if len(op.operands) > position else None
+
+    def _loaded_value(self, shape: tuple[int, ...], element: str, loads: int) -> Value:
+        """What a load gives: nothing known for floats; integers that name unrelated places."""
+        value = Value(loaded=True, loads=loads)
+        if element.startswith("i") and int(np.prod(shape, dtype=np.int64)) <= _MOST_ELEMENTS:
+            # A scalar is usually a length or an offset; large, so that masks made of it let everything through.
+            value.numbers = (
+                self.random.integers(0, 1 << 22, size=shape, dtype=np.int64)
+                if shape
+                else np.full(1, LOADED_LENGTH, dtype=np.int64)
+            )
+        return value
+
+    def _bulk(self, op: Operation) -> None:
+        kinds = tensor_types(op.types)
+        if not kinds or element_bits(kinds[-1].element) is None:
+            self.unread.add(op.name)
+            return
+        shape, element = kinds[-1].shape, kinds[-1].element
+        bits = element_bits(element) or 0
+        kind = "store" if op.name in BULK_STORES else "bulk copy"
+        size = float(np.prod(shape, dtype=np.int64)) * bits / 8
+        loaded = any(self.get(o).loaded for o in op.operands)
+        loads = max((self.get(o).loads for o in op.operands), default=0) + 1
+        axes = _axes([self.get(o) for o in op.operands])
+        self.note(
+            op,
+            "access",
+            MemoryAccess(
+                "loop" if self.loop_stack else "",
+                kind,
+                op.place,
+                element,
+                shape,
+                size,
+                size,
+                size,
+                None,
+                None,
+                loaded,
+                axes,
+                self.get(op.operands[0]).pointer if op.operands else None,
+            ),
+            loads,
+        )
+        self.put(op, Value(loaded=True, loads=loads, axes=axes))
+
+
+def simplified(kind: str, left: str, right: str, form: str) -> str:
+    """An expression's text without additions of 0 and products with 1."""
+    if kind == "muli" and "1" in (left, right):
+        return right if left == "1" else left
+    if kind == "addi" and "0" in (left, right):
+        return right if left == "0" else left
+    if kind == "subi" and right == "0":
+        return left
+    return form.format(left, right)

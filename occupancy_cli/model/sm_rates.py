@@ -1,0 +1,152 @@
+"""What one SM can do in a cycle, and what its loads wait for: the rates that the simulation and the time model share.
+
+Rates and latencies were timed on an H200 with `validation/sm_constants.cu` (results beside it) and agree with the
+arithmetic-instruction table of the CUDA C++ Programming Guide; tensor rates, memory bandwidth and memory latencies come
+from the GPU's profile. None comes from a timed kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+SCHEDULERS_PER_SM = 4
+
+# Assumptions, each listed by `sm_rates` when a profile leaves it open.
+DRAM_LATENCY_CYCLES = 690.0
+L2_LATENCY_CYCLES = 283.0
+L2_BYTES_PER_CYCLE_AND_SM = 27.7
+"""The L2's read bandwidth with every SM reading, per SM: 7,238 GB/s over 132 SMs at 1.98 GHz, timed on an H200."""
+
+L2_BYTES_PER_CYCLE_FEW_SMS = 70.0
+"""What an SM reads of the L2 while few read: 92 with 1, 55 to 86 with 32, 52 to 64 with 64 of 132 (two H200)."""
+
+L2_BYTES_PER_CYCLE_SAME = 60.0
+"""What each SM reads of the L2 while all read and many of them the same lines at a time, which are then fetched once:
+58 to 66 with 11 neighbours or more, 63 with any 33 of 132 (H200)."""
+
+L2_BYTES_PER_CYCLE_BESIDE_MEMORY = 50.0
+"""What an SM reads of lines that another CTA has brought from memory shortly before, in time that adds to memory's own:
+reading 512 MB by two or four CTAs takes 10.9 to 16 TB/s for each time more (H200)."""
+
+L2_WRITE_BYTES_PER_CYCLE_AND_SM = 17.0
+"""The same for writing: 4,453 GB/s (H200)."""
+
+L2_WRITE_BYTES_PER_CYCLE_FEW_SMS = 30.0
+"""What an SM writes to the L2 while half of them or fewer write: 29 with 64 of 132, 32 with one (H200)."""
+
+DRAM_BANDWIDTH_SHARE = 0.93
+"""Of the theoretical memory bandwidth that reading reaches: 4.45 to 4.64 of 4.8 TB/s on an H200 (same measurement)."""
+_DRAM_SHARE_BY_RUN = ((32.0, 0.34), (64.0, 0.51), (128.0, 0.88), (256.0, DRAM_BANDWIDTH_SHARE))
+"""The same where a CTA takes so many bytes beside one another of each row of a tile, and what follows them later: 1.65,
+2.45 and 4.2 of 4.8 TB/s, and 4.5 from 256 bytes on (H200; a gather of pieces so long gets the same or less)."""
+
+
+def dram_share(run_bytes: float) -> float:
+    """Share of the theoretical memory bandwidth that loads reach which take `run_bytes` beside one another."""
+    points = _DRAM_SHARE_BY_RUN
+    if run_bytes <= points[0][0]:
+        return points[0][1]
+    for (low, at_low), (high, at_high) in itertools.pairwise(points):
+        if run_bytes <= high:
+            return at_low + (at_high - at_low) * math.log2(run_bytes / low) / math.log2(high / low)
+    return points[-1][1]
+
+
+class L1Limits(Protocol):
+    """The L1 and shared memory of an SM, which are one array."""
+
+    @property
+    def unified_l1_shared_bytes(self) -> int: ...
+    @property
+    def carveouts_bytes(self) -> tuple[int, ...]: ...
+    @property
+    def shared_reserved_per_cta_bytes(self) -> int: ...
+
+
+def l1_bytes(limits: L1Limits, shared_bytes: int, ctas_per_sm: int) -> int:
+    """What is left of the array for the L1 when `ctas_per_sm` CTAs of `shared_bytes` have theirs carved out."""
+    needed = ctas_per_sm * (shared_bytes + limits.shared_reserved_per_cta_bytes)
+    carved = next((c for c in sorted(limits.carveouts_bytes) if c >= needed), max(limits.carveouts_bytes))
+    return limits.unified_l1_shared_bytes - carved
+
+
+class SmGpu(Protocol):
+    """What the simulation needs to know of a GPU; None where its profile has no value."""
+
+    @property
+    def arch(self) -> int: ...
+    @property
+    def limits(self) -> L1Limits: ...
+    @property
+    def sm_count(self) -> int | None: ...
+    @property
+    def boost_clock_mhz(self) -> float | None: ...
+    @property
+    def tensor_clock_mhz(self) -> float | None: ...
+    @property
+    def memory_bandwidth_gbps(self) -> float | None: ...
+    @property
+    def fp16_dense_tflops(self) -> float | None: ...
+    @property
+    def fp8_dense_tflops(self) -> float | None: ...
+    @property
+    def l2_latency_cycles(self) -> float | None: ...
+    @property
+    def dram_latency_cycles(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class SmRates:
+    """Rates and latencies of one SM, in cycles of its clock and bytes.
+
+    `tensor_flops_per_cycle` pairs an operand type with the FLOPs of one scheduler's tensor core a cycle.
+    `near_latency_cycles` is a load that the L2 answers, `far_latency_cycles` one that DRAM does; `l2_bytes_per_cycle`
+    and `dram_bytes_per_cycle` are an SM's share of their bandwidths while every SM reads (None: taken as the L2's),
+    `l2_write_bytes_per_cycle` while every SM writes.
+    `assumed` lists what the profile left open: (what, what was taken).
+    """
+
+    arch: int
+    near_latency_cycles: float
+    far_latency_cycles: float
+    tensor_flops_per_cycle: tuple[tuple[str, float], ...]
+    l2_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
+    dram_bytes_per_cycle: float | None = None
+    l2_write_bytes_per_cycle: float = L2_WRITE_BYTES_PER_CYCLE_AND_SM
+    assumed: tuple[tuple[str, str], ...] = ()
+
+
+def sm_rates(gpu: SmGpu, dram_share: float = DRAM_BANDWIDTH_SHARE) -> SmRates:
+    """The rates of an SM of `gpu`, with loads that reach `dram_share` of its theoretical memory bandwidth."""
+    assumed: list[tuple[str, str]] = []
+    near, far = gpu.l2_latency_cycles, gpu.dram_latency_cycles
+    if near is None:
+        near = L2_LATENCY_CYCLES
+        assumed.append(("L2 latency", f"taken as {near:.0f} cycles, an H200's"))
+    if far is None:
+        far = DRAM_LATENCY_CYCLES
+        assumed.append(("DRAM latency", f"taken as {far:.0f} cycles, an H200's"))
+    tensor: list[tuple[str, float]] = []
+    clock = gpu.tensor_clock_mhz or gpu.boost_clock_mhz
+    for names, tflops in (
+        (("fp16", "bf16"), gpu.fp16_dense_tflops),
+        (("tf32",), None if gpu.fp16_dense_tflops is None else gpu.fp16_dense_tflops / 2),
+        (("fp8", "int8"), gpu.fp8_dense_tflops),
+    ):
+        if tflops is None or not gpu.sm_count or not clock:
+            assumed.append((f"{names[0]} tensor rate", "left out: tensor cores never bind"))
+            continue
+        rate = tflops * 1e6 / gpu.sm_count / clock / SCHEDULERS_PER_SM
+        tensor.extend((name, rate) for name in names)
+    if gpu.arch != 90:
+        assumed.append(("instruction rates, launch and CTA start of this GPU", "those timed on an H200"))
+        assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
+    dram = None
+    if gpu.memory_bandwidth_gbps is not None and gpu.sm_count and gpu.boost_clock_mhz:
+        dram = gpu.memory_bandwidth_gbps * 1e3 * dram_share / gpu.sm_count / gpu.boost_clock_mhz
+    return SmRates(
+        gpu.arch, near, max(far, near), tuple(tensor), dram_bytes_per_cycle=dram, assumed=tuple(assumed)
+    )  # fmt: skip
