@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from occupancy_cli.compile import cache as cache_module
 from occupancy_cli.compile.cache import ResultCache
 from occupancy_cli.compile.worker import EnvironmentReads
 
@@ -41,6 +42,37 @@ def test_a_record_answers_while_its_files_and_variables_hold(
     put(ResultCache(tmp_path / "c"), "k", 2, source)
     source.write_text("one")
     assert ResultCache(tmp_path / "c").get("k") == {"value": 1}  # both versions are kept
+
+
+def test_of_several_records_that_hold_the_newest_with_what_is_asked_for_answers(tmp_path: Path, source: Path) -> None:
+    """A record made before more was asked for must not stand in the way of the one that has it."""
+    cache = ResultCache(tmp_path / "c")
+    kept = {"files": {str(source): hashlib.sha256(b"one").hexdigest()}, "triton": "3.9.0"}
+    # What was read when they were made differs, so both stay; by key and dependencies either may come first.
+    for first, second in (("A", "B"), ("B", "A")):
+        key = first + second
+        cache.put(key, {"value": 1}, env={first: None}, **kept)
+        cache.put(key, {"value": 2, "timings": {"gpu": 5}}, env={second: None}, **kept)
+        cache.put(key, {"value": 3}, env={"C": None}, **kept)
+        assert cache.get(key) == {"value": 3}
+        assert cache.get(key, lambda found: "timings" in found) == {"value": 2, "timings": {"gpu": 5}}
+        assert cache.get(key, lambda found: "cubin" in found) is None
+
+
+def test_the_older_half_is_forgotten_past_the_limit(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ResultCache(tmp_path / "c")
+    for i in range(10):
+        put(first, f"k{i}", i, source)
+    first.close()
+    put(ResultCache(tmp_path / "c"), "k10", 10, source)
+    assert ResultCache(tmp_path / "c").info().records == 11  # far below a gigabyte
+    monkeypatch.setattr(cache_module, "MAX_BYTES", 4096)
+    put(ResultCache(tmp_path / "c"), "k11", 11, source)
+    left = ResultCache(tmp_path / "c")
+    # 11 // 2 = 5 go, k0 to k4, and one came.
+    assert [i for i in range(12) if left.get(f"k{i}") is not None] == [*range(5, 12)]
 
 
 def test_a_changed_payload_is_not_trusted(tmp_path: Path, source: Path) -> None:

@@ -17,13 +17,14 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-MAX_RECORDS = 200_000
+MAX_BYTES = 1 << 30
+"""Past this the older half of the records is forgotten, at the first result that a run adds."""
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS results (
@@ -61,19 +62,23 @@ class ResultCache:
         self.trouble = ""
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
+        self._room_made = False
         self._hashes: dict[str, str | None] = {}
 
-    def get(self, key: str, *, needs: Iterable[str] = ()) -> dict[str, Any] | None:
-        """The payload for `key` whose dependencies hold today and which has every field of `needs`; else None."""
-        rows = self._run("SELECT depends, payload, digest FROM results WHERE key = ?", (key,)) or []
-        for depends, payload, digest in rows:
+    def get(self, key: str, accept: Callable[[Mapping[str, Any]], bool] | None = None) -> dict[str, Any] | None:
+        """The newest payload for `key` whose dependencies hold today and that `accept` takes; else None.
+
+        Several may hold: one that was made when less was asked for, and a later one that read more.
+        """
+        sql = "SELECT depends, payload, digest FROM results WHERE key = ? ORDER BY made DESC"
+        for depends, payload, digest in self._run(sql, (key,)) or []:
             if hashlib.sha256((depends + payload).encode()).hexdigest() != digest:
                 self._run("DELETE FROM results WHERE key = ? AND depends = ?", (key, depends), write=True)
                 continue
             with contextlib.suppress(ValueError):
                 if self._holds(json.loads(depends)):
                     found: dict[str, Any] = json.loads(payload)
-                    if all(found.get(n) is not None for n in needs):
+                    if accept is None or accept(found):
                         return found
         return None
 
@@ -92,6 +97,7 @@ class ResultCache:
         text = json.dumps(dict(payload), sort_keys=True)
         digest = hashlib.sha256((depends + text).encode()).hexdigest()
         row = (key, depends, text, digest, triton, seconds, time.time())
+        self._make_room()
         self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row, write=True)
 
     def seconds(self, key: str) -> float | None:
@@ -121,6 +127,17 @@ class ResultCache:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+
+    def _make_room(self) -> None:
+        """Forget the older half of the records when the file holds too much; looked at once a run."""
+        if self._room_made:
+            return
+        self._room_made = True
+        sizes = [self._run(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")]
+        pages, free, page_bytes = (rows[0][0] if rows else 0 for rows in sizes)
+        if (pages - free) * page_bytes > MAX_BYTES:
+            half = "SELECT made FROM results ORDER BY made LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM results)"
+            self._run(f"DELETE FROM results WHERE made < ({half})", write=True)
 
     def _holds(self, depends: Mapping[str, Any]) -> bool:
         return all(os.environ.get(n) == v for n, v in depends["env"].items()) and all(

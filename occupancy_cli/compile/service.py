@@ -196,10 +196,8 @@ class CompileService:
     def _recall(self, request: CompileRequest) -> CompileOutcome | None:
         if self.cache is None:
             return None
-        payload = self.cache.get(self._key(request.identity()))
-        if payload is None or not _sufficient(payload, request):
-            return None
-        return replace(outcome_from(payload), cached=True)
+        payload = self.cache.get(self._key(request.identity()), lambda found: _sufficient(found, request))
+        return None if payload is None else replace(outcome_from(payload), cached=True)
 
     def _run(self, todo: Mapping[_Index, CompileRequest], keep_in: Path | None) -> dict[_Index, CompileOutcome]:
         outcomes: dict[_Index, CompileOutcome] = {}
@@ -253,9 +251,9 @@ class CompileService:
             return failure_from(answer)
         payload = {k: v for k, v in answer.items() if k not in ("files", "env", "output", "binary")}
         key = self._key(request.identity())
-        before = self.cache.get(key) if self.cache and request.time_on else None
-        if before is not None and "timings" in payload:
-            payload["timings"] = before.get("timings", {}) | payload["timings"]
+        if self.cache and "timings" in payload:  # times on other GPUs stay known
+            before = self.cache.get(key, lambda found: "timings" in found)
+            payload["timings"] = (before or {}).get("timings", {}) | payload["timings"]
         self._remember(key, payload, answer)
         binary = tuple(answer["binary"]) if "binary" in answer else None
         return replace(outcome_from(payload), output=answer.get("output", ""), binary=binary)
