@@ -420,6 +420,74 @@ def test_an_edit_of_the_kernel_or_of_what_it_imports_misses(tmp_path: Path) -> N
     assert compiled() == 0  # and the one of the first content
 
 
+def test_what_another_kernel_had_loaded_counts_for_this_one_too(tmp_path: Path) -> None:
+    """A module that two kernel files import reads its environment once in a worker: both depend on it."""
+    (tmp_path / "helper.py").write_text("import os\nMODE = os.environ.get('HELPER_MODE', 'a')\n")
+    files = [broken(tmp_path, "import helper\n" + KERNEL, name) for name in ("first.py", "second.py")]
+
+    def compiled() -> int:
+        with CompileService(limits=QUICK, jobs=1, cache=ResultCache(tmp_path / "cache")) as service:
+            assert all(outcome.ok for outcome in service.compile_all([request(file) for file in files]))
+            return service.compiled
+
+    assert [compiled(), compiled()] == [2, 0]
+    os.environ["HELPER_MODE"] = "b"
+    try:
+        assert [compiled(), compiled()] == [2, 0]
+    finally:
+        del os.environ["HELPER_MODE"]
+
+
+def test_what_a_kernel_asked_its_gpu_holds_for_such_gpus_alone(tmp_path: Path) -> None:
+    """An RTX 5090 (170 SMs) and an RTX PRO 6000 (188) run the same binaries, unless the kernel's file counts SMs."""
+    asks = """
+    import torch
+    from triton.runtime import driver
+    SMS = torch.cuda.get_device_properties(0).multi_processor_count
+    assert driver.active.utils.get_device_properties(0)["multiprocessor_count"] == SMS
+
+    def prune(configs, named_args, **kwargs):
+        return configs if os.environ.get("KEEP_ALL", "1") == "1" else configs[:1]
+
+    @triton.autotune([triton.Config({"PROGRAMS": SMS * i}) for i in (1, 2)], key=["n"],
+                     prune_configs_by={"early_config_prune": prune})
+    @triton.jit
+    def counts(x_ptr, n, PROGRAMS: tl.constexpr):
+        for at in range(tl.program_id(0), n, PROGRAMS):
+            tl.store(x_ptr + at, PROGRAMS)
+    """
+    asking = broken(tmp_path, textwrap.dedent(asks), "asking.py")
+    silent = broken(tmp_path, KERNEL, "silent.py")
+    targets = [target_of(load_gpu(name)) for name in ("5090", "rtx-pro-6000")]
+    arguments = (ArgumentValue("x_ptr", "*i32"), ArgumentValue("n", "i32", 4096))
+
+    def seen() -> tuple[list[int], int, int]:
+        """The programs that the configs ask for on each GPU, configs that are tried there, and compiles."""
+        programs, tried = [], 0
+        with CompileService(limits=QUICK, jobs=1, cache=ResultCache(tmp_path / "cache")) as service:
+            for target in targets:
+                source = KernelSource("counts", str(asking))
+                described = service.describe(source, target)
+                assert described.autotune is not None
+                programs += [config["PROGRAMS"] for config in described.autotune["configs"]]
+                call = CompileRequest(source, target, arguments, (), ())
+                tried += len(service.pruned_configs(call))
+                of_both = dataclasses.replace(request(silent), target=target)
+                of_each = dataclasses.replace(call, constexprs=(("PROGRAMS", 128),))
+                assert all(outcome.ok for one in (of_both, of_each) for outcome in service.compile_all([one]))
+            return programs, tried, service.compiled
+
+    # The silent kernel is compiled for one GPU and known for the other.
+    expected = [170, 340, 188, 376]
+    assert seen() == (expected, 4, 3)
+    assert seen() == (expected, 4, 0)
+    os.environ["KEEP_ALL"] = "0"
+    try:
+        assert seen() == (expected, 2, 0)
+    finally:
+        del os.environ["KEEP_ALL"]
+
+
 def test_the_target_decides_the_binary(kernel_file: Path) -> None:
     """JITFunction keeps its backend per device index: two targets in one worker must not share one."""
     h200 = dataclasses.replace(request(kernel_file), target=target_of(load_gpu("h200")))

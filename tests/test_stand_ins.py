@@ -15,7 +15,7 @@ from occupancy_cli.compile.client import Limits
 from occupancy_cli.compile.request import ArgumentValue, CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.service import CompileService
 from occupancy_cli.compile.stand_ins import StandIn, StandIns, ValueNeeded, standing_in
-from occupancy_cli.compile.torch_answers import Device
+from occupancy_cli.compile.torch_answers import device_of
 from occupancy_cli.errors import OccupancyError
 
 SM120 = Target(arch=120, shared_per_cta_optin_bytes=101376, sm_count=188, registers_per_sm=65536)
@@ -461,13 +461,14 @@ def test_a_chain_of_stand_ins_has_an_end() -> None:
 
 
 def test_what_pytorch_would_say_of_the_target() -> None:
-    with standing_in(hidden=["torch"], device=Device(120, 188, 101376, 65536)) as used:
+    with standing_in(hidden=["torch"], device=device_of(120, 101376, 188, 65536)) as used:
         displaced = {n: sys.modules.pop(n) for n in list(sys.modules) if n.partition(".")[0] == "torch"}
         try:
             torch = importlib.import_module("torch")
             assert torch.cuda.is_available() is True
             assert torch.cuda.get_device_capability() == (12, 0)
             assert torch.cuda.get_device_properties(0).multi_processor_count == 188
+            assert not hasattr(torch.cuda.get_device_properties(0), "L2_cache_size")  # no profile value goes there
             assert torch.version.hip is None and not hasattr(torch, "npu")
             assert torch.finfo(torch.float8_e4m3fn).max == 448.0
             # bfloat16: 8 bits of mantissa with the hidden one, largest exponent 127

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from occupancy_cli.compile.ir_work import read_work, trip_counts, with_sass
-from occupancy_cli.compile.timing import merged
+from occupancy_cli.compile.kept_timing import merged
 from occupancy_cli.compile.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.model.cost import KernelLaunch

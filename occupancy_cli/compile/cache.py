@@ -1,11 +1,11 @@
 """Results remembered by content, in SQLite.
 
 A record's key holds the request (`CompileRequest.identity`) and the Triton version; the record holds the hash of every
-source file that loading the kernel read, and the value of every environment variable that was read. A lookup hashes
-those files again, as ccache's direct mode does: a hit needs neither Triton nor the kernel file, and a changed file, an
-upgrade of Triton or another ptxas misses exactly the records it must. A record is never trusted beyond that: its
-payload carries its own hash. When the cache cannot be read or written (read-only, full disk, damaged), work goes on
-without it and `trouble` says why.
+source file that loading the kernel read, the value of every environment variable that was read, and what the kernel
+asked its GPU. A lookup hashes those files again, as ccache's direct mode does: a hit needs neither Triton nor the
+kernel file, and a changed file, an upgrade of Triton or another ptxas misses exactly the records it must. A record is
+never trusted beyond that: its payload carries its own hash. When the cache cannot be read or written (read-only, full
+disk, damaged), work goes on without it and `trouble` says why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 MAX_BYTES = 1 << 30
 """Past this the older half of the records is forgotten, at the first result that a run adds."""
 
@@ -65,8 +65,14 @@ class ResultCache:
         self._room_made = False
         self._hashes: dict[str, str | None] = {}
 
-    def get(self, key: str, accept: Callable[[Mapping[str, Any]], bool] | None = None) -> dict[str, Any] | None:
-        """The newest payload for `key` whose dependencies hold today and that `accept` takes; else None.
+    def get(
+        self,
+        key: str,
+        accept: Callable[[Mapping[str, Any]], bool] | None = None,
+        *,
+        device: Mapping[str, int] | None = None,
+    ) -> dict[str, Any] | None:
+        """The newest payload for `key` whose dependencies hold today, and on `device`, that `accept` takes; else None.
 
         Several may hold: one that was made when less was asked for, and a later one that read more.
         """
@@ -76,7 +82,7 @@ class ResultCache:
                 self._run("DELETE FROM results WHERE key = ? AND depends = ?", (key, depends), write=True)
                 continue
             with contextlib.suppress(ValueError):
-                if self._holds(json.loads(depends)):
+                if self._holds(json.loads(depends), device or {}):
                     found: dict[str, Any] = json.loads(payload)
                     if accept is None or accept(found):
                         return found
@@ -90,10 +96,14 @@ class ResultCache:
         files: Mapping[str, str],
         env: Mapping[str, str | None],
         triton: str,
+        device: Mapping[str, int] | None = None,
         seconds: float = 0.0,
     ) -> None:
-        """Remember `payload`; on trouble, remember the trouble instead."""
-        depends = json.dumps({"files": dict(files), "env": dict(env)}, sort_keys=True)
+        """Remember `payload` with what it depends on; on trouble, remember the trouble instead.
+
+        `device` is what the kernel asked its GPU, beyond the architecture that the key holds.
+        """
+        depends = json.dumps({"files": dict(files), "env": dict(env), "device": dict(device or {})}, sort_keys=True)
         text = json.dumps(dict(payload), sort_keys=True)
         digest = hashlib.sha256((depends + text).encode()).hexdigest()
         row = (key, depends, text, digest, triton, seconds, time.time())
@@ -112,12 +122,12 @@ class ResultCache:
         return CacheInfo(str(self.path), sum(n for _, n in rows), size, tuple(t for t, _ in rows), self.trouble)
 
     def clear(self) -> int:
-        """Remove every record and the file; returns how many records there were."""
+        """Remove every record and the file, those of other versions of this tool too; how many records there were."""
         count = self.info().records
         self.close()
-        for suffix in ("", "-journal", "-wal", "-shm"):
+        for file in self.folder.glob("results-*.sqlite*"):
             with contextlib.suppress(FileNotFoundError):
-                Path(f"{self.path}{suffix}").unlink()
+                file.unlink()
         self.trouble = ""
         return count
 
@@ -139,9 +149,11 @@ class ResultCache:
             half = "SELECT made FROM results ORDER BY made LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM results)"
             self._run(f"DELETE FROM results WHERE made < ({half})", write=True)
 
-    def _holds(self, depends: Mapping[str, Any]) -> bool:
-        return all(os.environ.get(n) == v for n, v in depends["env"].items()) and all(
-            self._hash(f) == h for f, h in depends["files"].items()
+    def _holds(self, depends: Mapping[str, Any], device: Mapping[str, int]) -> bool:
+        return (
+            all(os.environ.get(n) == v for n, v in depends["env"].items())
+            and all(device.get(n) == v for n, v in depends["device"].items())
+            and all(self._hash(f) == h for f, h in depends["files"].items())
         )
 
     def _hash(self, file: str) -> str | None:

@@ -33,7 +33,7 @@ _STAY = frozenset({"triton", "torch", "numpy", "occupancy_cli", "__main__"})
 
 
 @dataclass
-class _Modules:
+class Modules:
     """The modules that belong to one way of loading, while they are not in `sys.modules`."""
 
     root: str = ""
@@ -43,6 +43,10 @@ class _Modules:
     displaced: dict[str, ModuleType] = field(default_factory=dict)
     """Installed modules that stand-ins hide while these modules are in."""
     hook: Any = None
+    env: dict[str, str | None] = field(default_factory=dict)
+    """Environment variables that they read while they loaded, whichever kernel they were loaded for."""
+    asked: set[str] = field(default_factory=set)
+    """What they asked the device, likewise."""
 
 
 @dataclass
@@ -50,7 +54,7 @@ class LoadedModule:
     """A kernel's module. `failure` says why the module did not load to its end, when it did not."""
 
     module: ModuleType
-    modules: _Modules
+    modules: Modules
     failure: str = ""
     _counted: int = 0
 
@@ -99,9 +103,9 @@ class LoadedModule:
 
 
 _baseline: set[str] = set()
-_plain: dict[tuple[str, int], _Modules] = {}
-_entries: dict[tuple[str, int], LoadedModule] = {}
-_current: list[_Modules] = []
+_plain: dict[tuple[str, Device], Modules] = {}
+_entries: dict[tuple[str, Device], LoadedModule] = {}
+_current: list[Modules] = []
 
 
 def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
@@ -113,11 +117,11 @@ def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
     if not _baseline:
         _baseline.update(sys.modules)
     name = str(source["file"] or source["module"])
-    entry = _entries.get((name, device.arch))
+    entry = _entries.get((name, device))
     if entry is not None and (not entry.failure or _has_kernel(entry.module, source)):
         _switch(entry.modules)
         return entry
-    plain = _plain.setdefault((_root_of(source), device.arch), _Modules(_root_of(source)))
+    plain = _plain.setdefault((_root_of(source), device), Modules(_root_of(source)))
     _switch(plain)
     before = set(sys.modules)
     try:
@@ -133,7 +137,7 @@ def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
         if not _stand_ins_may_help(failed, source):
             raise
         entry = _with_stand_ins(source, device, failed)
-    _entries[name, device.arch] = entry
+    _entries[name, device] = entry
     return entry
 
 
@@ -262,7 +266,7 @@ def _with_stand_ins(source: Mapping[str, Any], device: Device, plain: Exception)
     used = _current[0].stand_ins.names() if _current and _current[0].stand_ins else []
     more = f" and {len(used) - MOST_NAMES} more" if len(used) > MOST_NAMES else ""
     names = ", ".join(used[:MOST_NAMES]) + more
-    _switch(_plain[_root_of(source), device.arch])
+    _switch(_plain[_root_of(source), device])
     second = f"; with stand-ins for {names or 'what is missing'}: {failures[-1]}" if failures else ""
     raise ImportError(" ".join(f"{type(plain).__name__}: {plain}{second}".split())) from plain
 
@@ -292,7 +296,7 @@ def _attempt(
         name = str(source["module"])
     packages = (name.partition(".")[0],) if "." in name else ()
     used = StandIns(packages, hidden, device, guards, target=name)
-    modules = _Modules(_root_of(source), used)
+    modules = Modules(_root_of(source), used)
     _switch(modules)
     module: ModuleType | None = None
     try:
@@ -388,7 +392,7 @@ def _stood_in_tops() -> set[str]:
     return {name for name in (*used.reasons, *used.hidden) if "." not in name}
 
 
-def _switch(to: _Modules) -> None:
+def _switch(to: Modules) -> None:
     """Take the modules of the load at hand out of `sys.modules` and put those of `to` in."""
     if _current and _current[0] is to:
         return

@@ -31,7 +31,7 @@ from occupancy_cli.model.resources import KernelResources
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-_Index = tuple[str, int | None, str]
+_Index = tuple[str, Target, int | None, str]
 _own = threading.local()
 # Workers that import Triton while one looks at the kernel: how many there is work for is not known yet.
 _WARMED_AHEAD = 3
@@ -139,7 +139,7 @@ class CompileService:
     def describe(self, source: KernelSource, target: Target) -> KernelDescription:
         """Signature and decorators of a kernel; `InputError` or `CompileError` says why it did not load."""
         key = self._key({"describe": asdict(source), "arch": target.arch})
-        answer = self.cache.get(key) if self.cache else None
+        answer = self.cache.get(key, device=vars(target)) if self.cache else None
         if answer is None:
             message = {"action": "describe", "source": asdict(source), "target": asdict(target)}
             answer = self._one(message, warm_others=True)
@@ -151,7 +151,7 @@ class CompileService:
     def pruned_configs(self, request: CompileRequest) -> list[dict[str, Any]]:
         """The autotune configs that `prune_configs_by` leaves for this launch."""
         key = self._key({"prune": replace(request, exact_values=True).identity()})
-        answer = self.cache.get(key) if self.cache else None
+        answer = self.cache.get(key, device=vars(request.target)) if self.cache else None
         if answer is None:
             answer = self._one({"action": "prune", "request": request.to_message()})
             _raise_failure(answer, request.source)
@@ -182,7 +182,9 @@ class CompileService:
         todo: dict[_Index, CompileRequest] = {}
         order = []
         for request in requests:
-            index = (request.key(), request.stop_above, request.time_on.digest if request.time_on else "")
+            # GPUs of one architecture are told apart: the kernel may ask its driver what they differ in.
+            time_on = request.time_on.digest if request.time_on else ""
+            index = (request.key(), request.target, request.stop_above, time_on)
             order.append(index)
             if index not in outcomes and index not in todo:
                 known = self._recall(request) if keep_in is None else None
@@ -196,7 +198,9 @@ class CompileService:
     def _recall(self, request: CompileRequest) -> CompileOutcome | None:
         if self.cache is None:
             return None
-        payload = self.cache.get(self._key(request.identity()), lambda found: _sufficient(found, request))
+        payload = self.cache.get(
+            self._key(request.identity()), lambda found: _sufficient(found, request), device=vars(request.target)
+        )
         return None if payload is None else replace(outcome_from(payload), cached=True)
 
     def _run(self, todo: Mapping[_Index, CompileRequest], keep_in: Path | None) -> dict[_Index, CompileOutcome]:
@@ -249,10 +253,10 @@ class CompileService:
         self.compiled += 1
         if "error" in answer:
             return failure_from(answer)
-        payload = {k: v for k, v in answer.items() if k not in ("files", "env", "output", "binary")}
+        payload = {k: v for k, v in answer.items() if k not in ("files", "env", "device", "output", "binary")}
         key = self._key(request.identity())
         if self.cache and "timings" in payload:  # times on other GPUs stay known
-            before = self.cache.get(key, lambda found: "timings" in found)
+            before = self.cache.get(key, lambda found: "timings" in found, device=vars(request.target))
             payload["timings"] = (before or {}).get("timings", {}) | payload["timings"]
         self._remember(key, payload, answer)
         binary = tuple(answer["binary"]) if "binary" in answer else None
@@ -261,7 +265,15 @@ class CompileService:
     def _remember(self, key: str, payload: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         if self.cache is not None:
             seconds = float(answer.get("seconds", 0.0))
-            self.cache.put(key, payload, files=answer["files"], env=answer["env"], triton=self.triton, seconds=seconds)
+            self.cache.put(
+                key,
+                payload,
+                files=answer["files"],
+                env=answer["env"],
+                device=answer["device"],
+                triton=self.triton,
+                seconds=seconds,
+            )
 
     def _key(self, identity: Mapping[str, Any]) -> str:
         text = json.dumps({"format": FORMAT, "triton": self.triton, **identity}, sort_keys=True)

@@ -6,13 +6,14 @@ formats: their definitions. Everything else is for a stand-in to answer.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 TORCH_VERSION = "2.10.0"
 ABSENT = re.compile(r"torch\.(npu|mlu|musa|hpu|gcu|ptpu|txda|sdaa|maia|spyre|xla)$")
@@ -20,12 +21,83 @@ ABSENT = re.compile(r"torch\.(npu|mlu|musa|hpu|gcu|ptpu|txda|sdaa|maia|spyre|xla
 
 @dataclass(frozen=True)
 class Device:
-    """What the target GPU says of itself to code that asks PyTorch while it loads."""
+    """What the target GPU says of itself to code that asks its driver or PyTorch.
+
+    GPUs of one architecture differ in the rest: `asked` gathers what was asked for, as what came of it then holds for
+    GPUs alone that answer alike. Made by `device_of`, so that there is one for each target.
+    """
 
     arch: int
-    sm_count: int
     shared_per_cta_optin_bytes: int
+    sm_count: int
     registers_per_sm: int
+    asked: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def tell(self, name: str) -> int:
+        """The figure of that name, noted as asked for."""
+        self.asked.add(name)
+        return int(getattr(self, name))
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[set[str]]:
+        """What is asked for while this is active."""
+        before = set(self.asked)
+        self.asked.clear()
+        mine: set[str] = set()
+        try:
+            yield mine
+        finally:
+            mine |= self.asked
+            self.asked.update(before)
+
+
+@functools.cache
+def device_of(arch: int, shared_per_cta_optin_bytes: int, sm_count: int, registers_per_sm: int) -> Device:
+    """The device of a target; the same one for equal figures."""
+    return Device(arch, shared_per_cta_optin_bytes, sm_count, registers_per_sm)
+
+
+class TorchProperties(types.SimpleNamespace):
+    """What `torch.cuda.get_device_properties` returns."""
+
+    _OWN: ClassVar[Mapping[str, str]] = {
+        "multi_processor_count": "sm_count",
+        "shared_memory_per_block_optin": "shared_per_cta_optin_bytes",
+        "regs_per_multiprocessor": "registers_per_sm",
+    }
+
+    def __init__(self, device: Device) -> None:
+        major, minor = divmod(device.arch, 10)
+        super().__init__(major=major, minor=minor, warp_size=32, name="", gcnArchName="", _device=device)
+
+    def __getattr__(self, name: str) -> int:
+        if name in self._OWN:
+            device: Device = self._device
+            return device.tell(self._OWN[name])
+        raise AttributeError(name)
+
+
+class DriverProperties(Mapping[str, int]):
+    """What `get_device_properties` of Triton's driver returns."""
+
+    _OWN: ClassVar[Mapping[str, str]] = {
+        "max_shared_mem": "shared_per_cta_optin_bytes",
+        "max_num_regs": "registers_per_sm",
+        "multiprocessor_count": "sm_count",
+    }
+    _SAME: ClassVar[Mapping[str, int]] = {"warpSize": 32, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0}
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __getitem__(self, name: str) -> int:
+        return self._SAME[name] if name in self._SAME else self._device.tell(self._OWN[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._OWN, *self._SAME))
+
+    def __len__(self) -> int:
+        return len(self._OWN) + len(self._SAME)
 
 
 class NotKnown:
@@ -147,16 +219,7 @@ def known(path: str, device: Device | None) -> Any:
         "is_bf16_supported": True,
         "get_device_capability": capability,
         "get_arch_list": [f"sm_{device.arch}"],
-        "get_device_properties": types.SimpleNamespace(
-            major=capability[0],
-            minor=capability[1],
-            multi_processor_count=device.sm_count,
-            shared_memory_per_block_optin=device.shared_per_cta_optin_bytes,
-            regs_per_multiprocessor=device.registers_per_sm,
-            warp_size=32,
-            name="",
-            gcnArchName="",
-        ),
+        "get_device_properties": TorchProperties(device),
     }
     if path.startswith("torch.cuda.") and path.removeprefix("torch.cuda.") in answers:
         return _always(answers[path.removeprefix("torch.cuda.")])

@@ -25,6 +25,7 @@ from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction, KernelInterface
 
+from occupancy_cli.compile.torch_answers import Device, DriverProperties, device_of
 from occupancy_cli.errors import InputError
 
 VERSION: str = triton.__version__
@@ -94,16 +95,9 @@ class CompileOnlyDriver(DriverBase):  # type: ignore[misc]
 
     def __init__(self, arch: int, shared_per_cta_optin_bytes: int, sm_count: int, registers_per_sm: int) -> None:
         self._target = GPUTarget("cuda", arch, 32)
+        self.device = device_of(arch, shared_per_cta_optin_bytes, sm_count, registers_per_sm)
         self.utils = types.SimpleNamespace(
-            get_device_properties=lambda _device: {
-                "max_shared_mem": shared_per_cta_optin_bytes,
-                "max_num_regs": registers_per_sm,
-                "multiprocessor_count": sm_count,
-                "warpSize": 32,
-                "sm_clock_rate": 0,
-                "mem_clock_rate": 0,
-                "mem_bus_width": 0,
-            },
+            get_device_properties=lambda _device=0: DriverProperties(self.device),
             load_binary=lambda *_args: (0, 0, 0, 0, 1024),
             unload_module=lambda *_args: None,
         )
@@ -141,6 +135,12 @@ class CompileOnlyDriver(DriverBase):  # type: ignore[misc]
 def install_driver(arch: int, shared_per_cta_optin_bytes: int, sm_count: int, registers_per_sm: int) -> None:
     """Make the compile-only driver for `arch` (120 for compute capability 12.0) the active one."""
     runtime_driver.set_active(CompileOnlyDriver(arch, shared_per_cta_optin_bytes, sm_count, registers_per_sm))
+
+
+def active_device() -> Device:
+    """What the active driver's device says of itself."""
+    device: Device = runtime_driver.active.device
+    return device
 
 
 # --- what a kernel object is -------------------------------------------------------------------------------------

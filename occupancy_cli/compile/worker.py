@@ -20,7 +20,7 @@ import sysconfig
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,14 +81,16 @@ class EnvironmentReads:
 class Loaded:
     """A kernel module as loaded: its object, the files it came from, the environment it read.
 
-    `files` has None for a file whose appearance would change the load. `stand_ins` names the missing modules that were
-    stood in for, `notes` says so, and what else a reader should know of how it was loaded.
+    `files` has None for a file whose appearance would change the load; `asked` is what it asked the device. `stand_ins`
+    names the missing modules that were stood in for, `notes` says so, and what else a reader should know of how it was
+    loaded.
     """
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
         self.files: dict[str, str | None] = {}
         self.env: dict[str, str | None] = {}
+        self.asked: set[str] = set()
         self.stand_ins: list[str] = []
         self.notes: list[str] = []
 
@@ -99,22 +101,18 @@ _loaded: dict[int, Loaded] = {}
 
 def load(source: Mapping[str, Any]) -> Loaded:
     """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
-    from occupancy_cli.compile import loading, torch_answers, triton_front
+    from occupancy_cli.compile import loading, triton_front
 
-    front: Any = triton_front
-    driver = front.runtime_driver.active
-    properties = driver.utils.get_device_properties(0)
-    device = torch_answers.Device(
-        arch=driver.get_current_target().arch,
-        sm_count=properties["multiprocessor_count"],
-        shared_per_cta_optin_bytes=properties["max_shared_mem"],
-        registers_per_sm=properties["max_num_regs"],
-    )
+    device = triton_front.active_device()
     reads = EnvironmentReads()
-    with reads.recording():
+    with reads.recording(), device.asking() as asked:
         found = loading.load(source, device)
+    # Modules that another kernel's load has brought in do not read again.
+    found.modules.env |= reads.values
+    found.modules.asked |= asked
     loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
-    loaded.env |= reads.values
+    loaded.env |= found.modules.env
+    loaded.asked |= found.modules.asked
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     new = [m for m in found.new_modules() if getattr(m, "__file__", None) not in loaded.files]
     loaded.files |= _source_hashes(new) | dict.fromkeys(found.absent_files())
@@ -185,12 +183,24 @@ def _describe(message: Mapping[str, Any]) -> dict[str, Any]:
     source = message["source"]
     described = triton_front.describe(_kernel(source))
     described["stand_ins"] = load(source).stand_ins
-    return {"described": described} | _dependencies(source)
+    return {"described": described}
 
 
-def _dependencies(source: Mapping[str, Any]) -> dict[str, Any]:
+def _remembering(source: Mapping[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer of `work` with what it depends on: the kernel's files, what it and they read and asked the device."""
+    from occupancy_cli.compile import triton_front
+
+    device = triton_front.active_device()
+    reads = EnvironmentReads()
+    with reads.recording(), device.asking() as asked:
+        answer = work()
     loaded = load(source)
-    return {"files": dict(loaded.files), "env": dict(loaded.env)}
+    told = {name: getattr(device, name) for name in sorted(loaded.asked | asked)}
+    return answer | {
+        "files": loaded.files | _tool_hashes(reads.values),
+        "env": loaded.env | reads.values,
+        "device": told,
+    }
 
 
 def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,7 +209,7 @@ def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
     request = CompileRequest.from_message(message["request"])
     values = {a.name: _stand_in(a) for a in request.arguments} | dict(request.constexprs)
     source = message["request"]["source"]
-    return {"configs": triton_front.pruned_configs(_kernel(source), values)} | _dependencies(source)
+    return {"configs": triton_front.pruned_configs(_kernel(source), values)}
 
 
 def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,22 +304,18 @@ def _answer(message: Mapping[str, Any]) -> dict[str, Any]:
     if action == "describe":
         # A driver has to be there while the module loads: some kernels ask for the device then.
         _install(message)
-        return _describe(message)
+        return _remembering(message["source"], lambda: _describe(message))
     if action == "prune":
         _install(message["request"])
-        return _prune(message)
+        return _remembering(message["request"]["source"], lambda: _prune(message))
     if action == "health":
         return _health(message["arch"])
     _install(message["request"])
     started = time.perf_counter()
-    reads = EnvironmentReads()
-    with reads.recording(), _triton_cache(message.get("keep_in")):
-        answer = _compile(message)
+    with _triton_cache(message.get("keep_in")):
+        answer = _remembering(message["request"]["source"], lambda: _compile(message))
     answer["seconds"] = time.perf_counter() - started
-    answer |= _dependencies(message["request"]["source"])
     answer["notes"] += load(message["request"]["source"]).notes
-    answer["env"] = answer["env"] | reads.values
-    answer["files"] = answer["files"] | _tool_hashes(reads.values)
     answer["toolchain"] = _toolchain(message["request"]["target"]["arch"])
     return answer
 
