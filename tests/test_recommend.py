@@ -77,11 +77,14 @@ def test_a_straggler_is_seen() -> None:
     assert time_us(straggler) > 2 * time_us(short)
 
 
-def test_sweep_as_csv_and_plot() -> None:
+def test_sweep_as_csv_and_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = run("sweep", "--batch", "80,96", "--format", "csv").splitlines()
     assert rows[0].startswith("batch,setting,BLOCK_H,TARGET_CTAS,BLOCK_T,num_warps")
     assert len(rows) == 1 + 2 * 3
+    monkeypatch.setenv("COLUMNS", "70")  # a pipe is as wide as the environment says
     plot = run("sweep", "--batch", "80,96")
+    axis = next(line for line in plot.splitlines() if line.strip("- ") == "+")
+    assert len(axis) == 70 - 2  # of the width, two columns stay free
     assert "o as it is set now" in plot
     assert "batch 96 is slower in requests per second than batch 80" in plot
 

@@ -205,49 +205,10 @@ def _simulate_runs(runs: Sequence[tuple[int, float]], times: CtaTimes, sms: int)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Many split launches at once.
+# Many launches at once.
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-
-def split_makespans(
-    full: Ints, short: Ints, empty: Ints, full_us: Floats, short_us: Floats, empty_us: Floats, sms: int
-) -> Floats:
-    """Makespans of many launches of full CTAs, then short ones, then empty ones, in one go.
-
-    `full`, `short` and `empty` count the CTAs of each launch; the times have shape [launches, CTAs/SM] and hold a CTA's
-    time with 1, 2, ... residents all along. Closed forms instead of events: exact for equal CTAs and where the short
-    ones start beside the last full ones, within a few per cent where they go round more than once. `simulate` gives the
-    exact time of the launches that matter.
-    """
-    capacity = full_us.shape[1]
-    slots = sms * capacity
-    rows = np.arange(len(full))
-    waves, rest = np.divmod(full, slots)
-    makespan = waves * full_us[:, -1]
-    free = slots - rest
-
-    # Full CTAs left for a last wave, with short ones in the slots beside them.
-    held = np.clip(-(-rest // sms), 1, capacity) - 1  # residents, less one: when only full ones are left
-    together = np.clip(-(-(rest + np.minimum(short, free)) // sms), 1, capacity) - 1
-    long_shared, short_shared = full_us[rows, together], short_us[rows, together]
-    rounds = -(-short // np.maximum(free, 1))
-    beside = np.where(free > 0, rounds * short_shared, np.inf)
-    ends_first = beside <= long_shared
-    done = np.divide(beside, long_shared, out=np.ones_like(beside), where=ends_first & (long_shared > 0))
-    last_full = np.where(ends_first, beside + (1 - done) * full_us[rows, held], long_shared)
-    # Short ones that are left when the last full ones end take all slots, if that is sooner than the free ones alone.
-    went = free * np.floor(np.divide(long_shared, short_shared, out=np.zeros_like(beside), where=short_shared > 0))
-    left = np.where(ends_first, 0, np.maximum(short - went, 0))
-    last_full = np.where(ends_first, last_full, np.minimum(long_shared + _waves_us(left, short_us, sms), beside))
-    alone = _waves_us(short, short_us, sms)
-    last = np.where(rest > 0, last_full, alone)
-    # Empty CTAs take what is idle while the last wave runs; only those beyond it cost time.
-    idle = np.where(rest > 0, np.maximum(free - short, 0), (-short) % slots)
-    turns = np.floor(np.divide(last, empty_us[:, 0], out=np.ones_like(last), where=empty_us[:, 0] > 0))
-    beyond = np.maximum(empty - idle * np.maximum(turns, 1), 0)
-    return np.asarray(makespan + last + _waves_us(beyond, empty_us, sms))
 
 
 def _waves_us(count: Floats | Ints, times_us: Floats, sms: int) -> Floats:

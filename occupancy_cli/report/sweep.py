@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
@@ -26,7 +27,9 @@ def render(report: Report, console: Console, *, plot: bool) -> None:
         scaled = f"times are scaled by {anchor.factor:.3g} to meet {anchor.measured_ms:g} ms at batch {anchor.batch}"
         console.print(Text(scaled, style="dim"))
     if plot and len(report.sweep) > 1:
-        for line in _plot(report.sweep, min(console.width, 120)):
+        # A pipe has no width; a plot needs one.
+        width = console.width if console.is_terminal else shutil.get_terminal_size().columns
+        for line in _plot(report.sweep, min(width, 120)):
             console.print(line)
     else:
         console.print(_table(report.sweep, console.width))
