@@ -10,11 +10,12 @@
   one after another in one process: no start of Python, no import of Triton or of the kernel.
 - cap check: compiles that end at shared memory against whole compiles of the same launches, in one worker, one after
   the other for each launch; apart for configs that fit and those over the cap. `passes_share` is what Triton's own
-  passes up to the allocation take of an early compile: what is left of it could still be saved. Shared memory is not
-  known before them, so on the shipped kernel no check that asks Triton gets far beyond 2 to 4 times.
+  passes up to the allocation take of an early compile: shared memory is not known before them. `most` is the ratio of
+  a check that takes nothing beside them, which none that asks Triton can pass.
 - warm: a run that finds everything in the cache against importing the libraries that it needs. Byte code is kept in a
-  folder of its own, as after an installation. A typer command that does nothing but draw a table already takes twice
-  the imports: typer then builds pydantic's TypeAdapter, and rich loads its tables.
+  folder of its own, as after an installation. `least` is a command with the options of `analyze` that draws a table of
+  one cell: typer builds a validator for each option with pydantic, whose import alone loads next to nothing, and rich
+  loads its tables. `beyond_least` are a command's seconds beyond that.
 - memory: the largest resident set of a worker.
 - growth: 1, 10, 100 (and with --all 1,000) configs of a small kernel.
 
@@ -52,6 +53,26 @@ WARM = {
     "check": ["check"],
     "recommend": ["recommend", "--batch", "80"],
 }
+
+# Typer, pydantic and rich do this for any command with these options.
+LEAST = textwrap.dedent(
+    """
+    import functools, sys, typer
+    from occupancy_cli.cli.analyze import analyze
+
+    @functools.wraps(analyze)
+    def least(**options):
+        from rich.console import Console
+        from rich.table import Table
+        table = Table()
+        table.add_column("a cell")
+        Console().print(table)
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command()(least)
+    app()
+    """
+)
 
 SMALL = """
 import triton
@@ -227,7 +248,9 @@ def cap(rounds: int) -> dict[str, Any]:
         count = len(spent[group, "full_s"]) // rounds
         ratios = {"ratio": sums["full_s"] / sums["early_s"], "cpu_ratio": sums["full_cpu_s"] / sums["early_cpu_s"]}
         found[group] = rounded({"launches": count, **sums, **ratios})
-    found["passes_share"] = float(run(["-c", PASSES], stdin=json.dumps(launches))[1])
+    share = found["passes_share"] = float(run(["-c", PASSES], stdin=json.dumps(launches))[1])
+    for group in ("all", "that_fit", "over_the_cap"):
+        found[group]["most"] = round(found[group]["ratio"] / share, 3)
     return found
 
 
@@ -242,13 +265,15 @@ def warm(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as code:
         os.environ["PYTHONPYCACHEPREFIX"] = code
         try:
-            spent: dict[str, list[Spent]] = {name: [] for name in ("imports", *WARM)}
+            spent: dict[str, list[Spent]] = {name: [] for name in ("imports", "least", *WARM)}
             for _ in range(rounds + 1):
                 spent["imports"].append(run(["-c", IMPORTS])[0])
+                spent["least"].append(run(["-c", LEAST])[0])
                 for name, arguments in WARM.items():
                     spent[name].append(occupancy(*arguments, cache=cache))
         finally:
             del os.environ["PYTHONPYCACHEPREFIX"]
+    least = statistics.median(o.wall_s for o in spent["least"][1:])
     for name, each in spent.items():
         pairs = list(zip(each, spent["imports"], strict=True))[1:]  # the first round fills the cache
         found[name] = rounded(
@@ -257,6 +282,7 @@ def warm(rounds: int) -> dict[str, Any]:
                 "cpu_s": statistics.median(o.cpu_s for o, _ in pairs),
                 "ratio": median_ratio([(o.wall_s, b.wall_s) for o, b in pairs]),
                 "cpu_ratio": median_ratio([(o.cpu_s, b.cpu_s) for o, b in pairs]),
+                **({"beyond_least_s": statistics.median(o.wall_s for o, _ in pairs) - least} if name in WARM else {}),
             }
         )
     return found

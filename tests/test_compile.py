@@ -420,6 +420,47 @@ def test_an_edit_of_the_kernel_or_of_what_it_imports_misses(tmp_path: Path) -> N
     assert compiled() == 0  # and the one of the first content
 
 
+def test_an_edit_of_what_the_kernel_file_reads_misses(tmp_path: Path) -> None:
+    """Configs in a file beside the kernel, one that may appear, and what a pruning function opens."""
+    reads = """
+    import json
+    from pathlib import Path
+    HERE = Path(__file__).parent
+    BLOCKS = [block for file in sorted(HERE.glob("configs/*.json")) for block in json.loads(file.read_text())]
+
+    def prune(configs, named_args, **kwargs):
+        most = HERE / "most.txt"
+        try:
+            return [c for c in configs if c.kwargs["BLOCK"] <= int(most.read_text())]
+        except FileNotFoundError:
+            return configs
+
+    @triton.autotune([triton.Config({"BLOCK": b}) for b in BLOCKS], key=["n"],
+                     prune_configs_by={"early_config_prune": prune})
+    """
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    (folder / "a.json").write_text("[64]")
+    kernel = broken(tmp_path, textwrap.dedent(reads) + KERNEL.lstrip(), "reads.py")
+
+    def blocks() -> tuple[list[int], list[int]]:
+        """Of the configs described, and of those left by pruning."""
+        call = dataclasses.replace(request(kernel), constexprs=())
+        with CompileService(limits=QUICK, jobs=1, cache=ResultCache(tmp_path / "cache")) as service:
+            described = service.describe(call.source, SM120)
+            assert described.autotune is not None
+            left = service.pruned_configs(call)
+        return [c["BLOCK"] for c in described.autotune["configs"]], [c["BLOCK"] for c in left]
+
+    assert blocks() == ([64], [64])
+    (folder / "a.json").write_text("[64, 128]")
+    assert blocks() == ([64, 128], [64, 128])
+    (folder / "b.json").write_text("[256]")
+    assert blocks() == ([64, 128, 256], [64, 128, 256])
+    (tmp_path / "most.txt").write_text("128")
+    assert blocks() == ([64, 128, 256], [64, 128])
+
+
 def test_what_another_kernel_had_loaded_counts_for_this_one_too(tmp_path: Path) -> None:
     """A module that two kernel files import reads its environment once in a worker: both depend on it."""
     (tmp_path / "helper.py").write_text("import os\nMODE = os.environ.get('HELPER_MODE', 'a')\n")

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from occupancy_cli.compile.file_reads import fingerprint
+
 FORMAT = 2
 MAX_BYTES = 1 << 30
 """Past this the older half of the records is forgotten, at the first result that a run adds."""
@@ -158,10 +160,7 @@ class ResultCache:
 
     def _hash(self, file: str) -> str | None:
         if file not in self._hashes:
-            try:
-                self._hashes[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-            except OSError:
-                self._hashes[file] = None
+            self._hashes[file] = fingerprint(file)
         return self._hashes[file]
 
     def _run(self, sql: str, values: tuple[Any, ...] = (), *, write: bool = False) -> list[Any] | None:

@@ -47,6 +47,8 @@ class Modules:
     """Environment variables that they read while they loaded, whichever kernel they were loaded for."""
     asked: set[str] = field(default_factory=set)
     """What they asked the device, likewise."""
+    files: dict[str, str | None] = field(default_factory=dict)
+    """What they read beside their sources, likewise."""
 
 
 @dataclass

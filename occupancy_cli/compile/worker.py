@@ -20,12 +20,13 @@ import sysconfig
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from occupancy_cli.compile import reasons
+from occupancy_cli.compile.file_reads import file_reads, fingerprint, fingerprints
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
 from occupancy_cli.model.resources import KernelResources
@@ -105,18 +106,45 @@ def load(source: Mapping[str, Any]) -> Loaded:
 
     device = triton_front.active_device()
     reads = EnvironmentReads()
-    with reads.recording(), device.asking() as asked:
+    with reads.recording(), device.asking() as asked, file_reads() as read:
         found = loading.load(source, device)
     # Modules that another kernel's load has brought in do not read again.
     found.modules.env |= reads.values
     found.modules.asked |= asked
+    found.modules.files |= _read_files(read)
     loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
     loaded.env |= found.modules.env
     loaded.asked |= found.modules.asked
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     new = [m for m in found.new_modules() if getattr(m, "__file__", None) not in loaded.files]
-    loaded.files |= _source_hashes(new) | dict.fromkeys(found.absent_files())
+    loaded.files |= found.modules.files | _source_hashes(new) | dict.fromkeys(found.absent_files()) | _versions()
     return loaded
+
+
+def _versions() -> dict[str, str | None]:
+    """What stands for the compiled packages that kernels ask: their version modules. Triton's version is in every key."""
+    files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy")]
+    return {file: fingerprint(file) for file in files if isinstance(file, str)}
+
+
+@contextlib.contextmanager
+def _reading(source: Mapping[str, Any]) -> Iterator[None]:
+    """While active, what the kernel's own code reads counts among what it depends on."""
+    with file_reads() as read:
+        yield
+    load(source).files |= _read_files(read)
+
+
+def _read_files(paths: Iterable[str]) -> dict[str, str | None]:
+    """Fingerprints of what was read, without what a version number stands for and what compiles leave behind."""
+    # A stand-in for one of them has no file.
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in _VERSIONED]
+    versioned = [str(Path(file).parent) for file in files if isinstance(file, str)]
+    stdlib = sysconfig.get_paths()["stdlib"]
+    # Packages are installed in a folder of the standard library's.
+    inside = [path for path in paths if "site-packages" in path or "dist-packages" in path]
+    plain = fingerprints(set(paths) - set(inside), [stdlib, *versioned, os.environ["TRITON_CACHE_DIR"]])
+    return plain | fingerprints(inside, versioned)
 
 
 def _source_hashes(modules: Any) -> dict[str, str]:
@@ -209,7 +237,9 @@ def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
     request = CompileRequest.from_message(message["request"])
     values = {a.name: _stand_in(a) for a in request.arguments} | dict(request.constexprs)
     source = message["request"]["source"]
-    return {"configs": triton_front.pruned_configs(_kernel(source), values)}
+    kernel = _kernel(source)
+    with _reading(source):
+        return {"configs": triton_front.pruned_configs(kernel, values)}
 
 
 def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +253,8 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
     values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic}
     values |= {n: v for n, v in request.constexprs if n not in set_by_heuristics}
     config = dict(request.options)
-    values = triton_front.with_heuristics(kernel, values, config)
+    with _reading(message["request"]["source"]):
+        values = triton_front.with_heuristics(kernel, values, config)
     for name, declared in heuristic.items():
         if name not in values:
             raise InputError(f"no @triton.heuristics sets {name}, which is marked so", where=str(request.source))
