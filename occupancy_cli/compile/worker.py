@@ -122,7 +122,7 @@ def load(source: Mapping[str, Any]) -> Loaded:
 
 
 def _versions() -> dict[str, str | None]:
-    """What stands for the compiled packages that kernels ask: their version modules. Triton's version is in every key."""
+    """What stands for the compiled packages that kernels ask: their version modules. (Triton is in every key.)"""
     files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy")]
     return {file: fingerprint(file) for file in files if isinstance(file, str)}
 
