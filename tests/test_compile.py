@@ -244,6 +244,18 @@ def plain(x_ptr, n, BLOCK: tl.constexpr):
         ("os._exit(7)", "crash", "ended by itself with exit code 7"),
         ("os.abort()", "crash", "ended by SIGABRT"),
         ("import ctypes; ctypes.string_at(0)", "crash", "ended by SIGSEGV"),
+        ("if os.fork() == 0: time.sleep(60)\nos._exit(7)", "crash", "ended by itself with exit code 7"),
+        (
+            "for f in range(3, 30):\n    if os.path.exists(f'/proc/self/fd/{f}'):\n        try: os.write(f, b'{}\\n')\n"
+            "        except OSError: pass",
+            "crash",
+            "answered what was not asked",
+        ),
+        (
+            "class E(Exception):\n    def __str__(self): raise ValueError\nsys.exit(E())",
+            "compile",
+            "text raises ValueError",
+        ),
         ("raise RuntimeError('no device')", "import", "RuntimeError: no device"),
         ("import nothing_of_that_name; int(nothing_of_that_name.x)", "import", "nothing_of_that_name"),
         ("time.sleep(60)", "timeout", "not done after 12 s"),
@@ -283,6 +295,114 @@ def test_what_a_kernel_file_prints_and_starts_stays_with_it(tmp_path: Path) -> N
     alive = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False).stdout.split()
     states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in alive]
     assert [s for s in states if s != "Z"] == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "sys.stdout = sys.stderr = None",
+        "sys.stdout.close(); sys.stderr.close()",
+        "import threading\nfor _ in range(20): threading.Thread(target=time.sleep, args=(600,)).start()",
+        "sys.stderr.write('x' * 30_000_000)",
+    ],
+)
+def test_a_kernel_file_that_only_makes_a_mess_gets_its_result(tmp_path: Path, before: str) -> None:
+    with CompileService(limits=QUICK, jobs=1) as service:
+        outcome = service.compile_all([request(broken(tmp_path, before + KERNEL))])[0]
+    assert outcome.ok, outcome
+    assert len(outcome.output) <= 4_000
+
+
+def test_a_copy_of_the_worker_that_a_kernel_file_forks_answers_nothing(tmp_path: Path) -> None:
+    """Both would read requests and answer them, and a request get the answer to another: the loads of a block of 32 to
+    256 elements in 4 warps take different registers."""
+    forks = "@triton.heuristics({'ONE': lambda args: os.fork() * 0 + 1})"
+    body = """
+    @triton.jit
+    def plain(x_ptr, n, BLOCK: tl.constexpr, ONE: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        tl.store(x_ptr + at, tl.cumsum(tl.load(x_ptr + at, mask=at < n)) * ONE, mask=at < n)
+    """
+    requests = []
+    for name, heuristic in (("forks.py", forks), ("does_not.py", forks.replace("os.fork() * 0 + ", ""))):
+        path = broken(tmp_path, heuristic + textwrap.dedent(body), name)
+        requests.append([request(path, block=block) for block in (32, 256, 1024)])
+    with CompileService(limits=QUICK, jobs=1) as service:
+        forked, plain = (service.compile_all(r) for r in requests)
+    assert [o.resources for o in forked] == [o.resources for o in plain]
+    assert len({o.resources for o in plain}) == 3
+
+
+def test_what_a_kernel_file_forks_into_a_session_of_its_own_ends_with_it(tmp_path: Path) -> None:
+    body = """
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            open(os.environ["CHILD_FILE"], "w").write(str(os.getpid()))
+            time.sleep(300)
+        time.sleep(300)
+    while not os.path.exists(os.environ["CHILD_FILE"]) or not open(os.environ["CHILD_FILE"]).read():
+        time.sleep(0.01)
+    """
+    os.environ["CHILD_FILE"] = str(tmp_path / "child")
+    try:
+        with CompileService(limits=QUICK, jobs=1) as service:
+            assert service.compile_all([request(broken(tmp_path, textwrap.dedent(body) + KERNEL))])[0].ok
+    finally:
+        del os.environ["CHILD_FILE"]
+    child = Path(f"/proc/{int((tmp_path / 'child').read_text())}/stat")
+    for _ in range(100):
+        if not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.1)
+    raise AssertionError("it lives on")
+
+
+def test_a_variable_that_triton_reads_decides_whether_a_result_is_known(
+    kernel_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 3.6 on Triton reads them with C's getenv, where no Python sees it."""
+
+    def known(*names: str) -> list[bool]:
+        with CompileService(limits=QUICK, jobs=1, cache=ResultCache(tmp_path / "cache")) as service:
+            return [o.cached for o in service.compile_all([request(kernel_file, block=b) for b in (64, 128)])]
+
+    assert known() == [False, False]
+    assert known() == [True, True]
+    for name in ("DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "TRITON_PTXAS_PATH"):
+        monkeypatch.setenv(name, str(tmp_path / "no-such-ptxas") if "PATH" in name else "1")
+        assert known() == [False, False], name
+        assert known() == [True, True], name
+    (tmp_path / "no-such-ptxas").write_text("#!/bin/sh\nexit 1\n")  # now there is one
+    assert known() == [False, False]
+    for name in ("DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "TRITON_PTXAS_PATH"):
+        monkeypatch.delenv(name)
+    assert known() == [True, True]
+
+
+def test_every_variable_that_triton_says_changes_a_binary_is_recorded() -> None:
+    """Triton's `get_cache_invalidating_env_vars` gives those of its list that are set: all that could be are."""
+    script = textwrap.dedent(
+        """
+        import json, os, re, sys
+        from pathlib import Path
+        import triton
+        from triton._C.libtriton import get_cache_invalidating_env_vars
+        from occupancy_cli.compile.triton_front import environment_names
+        library = (Path(triton.__path__[0]) / "_C" / "libtriton.so").read_bytes()
+        names = re.findall(rb"[A-Z][A-Z]+_[A-Za-z0-9_]{3,50}(?=\\0)", library)
+        kin = ("TRITON_", "LLVM_", "MLIR_", "DISABLE_", "ENABLE_", "ALLOW_", "STORE_", "USE_", "NVPTX_", "PTXAS_")
+        for name in {n.decode() for n in names}:
+            if name.startswith(kin):
+                os.environ[name] = "1"
+        listed = {n for n in get_cache_invalidating_env_vars() if "_HIP_" not in n and n != "TRITON_DUMP_MIR"}
+        print(json.dumps([sorted(listed), sorted(listed - environment_names())]))
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    listed, unknown = json.loads(done.stdout)
+    assert {"DISABLE_LLVM_OPT", "DISABLE_PTXAS_OPT", "TRITON_F32_DEFAULT", "USE_IR_LOC"} <= set(listed)
+    assert unknown == []
 
 
 def test_a_compile_error_says_what_triton_said(tmp_path: Path) -> None:

@@ -89,3 +89,32 @@ def test_kill_9_leaves_no_worker_and_a_sound_cache(running: tuple[subprocess.Pop
     assert gone(folder)
     cache = ResultCache(folder / "cache")
     assert (cache.info().records >= 2, cache.trouble) == (True, "")
+
+
+def test_kill_9_ends_a_compiler_that_hangs_and_removes_its_files(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    hanging = tmp_path / "ptxas"
+    hanging.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo release 12.9, V12.9.86 && exit\necho >> {tmp_path}/begun\nsleep 600\n'
+    )
+    hanging.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, "-m", "occupancy_cli", "analyze", "slow.py:slow", "--arg", "x_ptr=*fp32", "--no-cache"]
+    process = subprocess.Popen(
+        [*command, "--set", "BLOCK=32"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path,
+        env={**os.environ, "TRITON_PTXAS_PATH": str(hanging), "TRITON_PTXAS_BLACKWELL_PATH": str(hanging),
+             "TMPDIR": str(tmp_path / "tmp")},
+    )  # fmt: skip
+    for _ in range(600):
+        if (tmp_path / "begun").exists():
+            break
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    assert gone(tmp_path)
+    for _ in range(100):
+        if not list((tmp_path / "tmp").iterdir()):
+            return
+        time.sleep(0.1)
+    raise AssertionError(list((tmp_path / "tmp").iterdir()))

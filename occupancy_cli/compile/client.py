@@ -1,7 +1,9 @@
 """A worker process seen from outside: send it a request, get an answer, or learn how it ended.
 
-The process has a session of its own, so that what a kernel file starts ends with it. A request that outlasts its time,
-or a process that dies, costs that request its answer and nothing else; the next one gets a fresh process.
+The process has a session of its own, so that what a kernel file starts ends with it, and a guard: a shell that waits
+for this process to end, however it ends, and then ends that session and removes its folder. A request that outlasts
+its time, or a process that dies or answers what was not asked, costs that request its answer and nothing else; the next
+one gets a fresh process.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ if TYPE_CHECKING:  # imported when a worker is started: most runs find all they 
     import tempfile
 
 CAPTURED_CHARACTERS = 4_000
+# How often a silent worker is looked at: a process that it started may hold its pipe open after it is gone.
+_LOOK_SECONDS = 0.5
+_GUARD = 'read _; kill -9 -"$1"; rm -rf "$2"'
 
 _all: set[WorkerClient] = set()
 _all_lock = threading.Lock()
@@ -54,13 +59,18 @@ class WorkerFailure(Exception):
 
 
 class WorkerClient:
-    """One worker process, started when first needed: `module` is run as a program and answers JSON lines."""
+    """One worker process, started when first needed: `module` is run as a program and answers JSON lines.
+
+    A message carries an `id`, and so does its answer.
+    """
 
     def __init__(self, limits: Limits, module: str = "occupancy_cli.compile.worker") -> None:
         self.limits = limits
         self.module = module
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._asked = 0
         with _all_lock:
             _all.add(self)
 
@@ -69,8 +79,9 @@ class WorkerClient:
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         deadline = time.monotonic() + self.limits.seconds
+        self._asked += 1
         try:
-            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.write(json.dumps({**message, "id": self._asked}).encode() + b"\n")
             process.stdin.flush()
             line = self._read_line(process, deadline)
         except (BrokenPipeError, EOFError):
@@ -80,8 +91,15 @@ class WorkerClient:
             self.close()
             limit = f"{self.limits.seconds:g} s"
             raise WorkerFailure("timeout", f"not done after {limit}, the limit of one compile", output) from None
-        answer: dict[str, Any] = json.loads(line)
-        answer["output"] = self._captured()
+        answer = _answer_to(self._asked, line)
+        output = self._captured()
+        if answer is None:
+            # A kernel file that writes to every descriptor, say: what else this process says cannot be told apart.
+            self.close()
+            raise WorkerFailure("crash", "the compiler process answered what was not asked", output)
+        if answer.get("error") == "over_memory":
+            self.close()  # what took the memory may still hold it
+        answer["output"] = output
         return answer
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -101,6 +119,13 @@ class WorkerClient:
             start_new_session=True,
             env=_environment(self._folder.name),
         )
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, "sh", str(self._process.pid), self._folder.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         with _all_lock:
             _all.add(self)
         return self._process
@@ -111,7 +136,9 @@ class WorkerClient:
 
     def _captured(self) -> str:
         try:
-            return self._capture().read_text(errors="replace")[-CAPTURED_CHARACTERS:]
+            with self._capture().open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * CAPTURED_CHARACTERS))
+                return file.read().decode(errors="replace")[-CAPTURED_CHARACTERS:]
         except (OSError, AssertionError):
             return ""
 
@@ -121,8 +148,13 @@ class WorkerClient:
         data = b""
         while not data.endswith(b"\n"):
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([fd], [], [], left)[0]:
+            if left <= 0:
                 raise TimeoutError
+            ended = process.poll() is not None
+            if not select.select([fd], [], [], 0 if ended else min(left, _LOOK_SECONDS))[0]:
+                if ended:
+                    raise EOFError
+                continue
             part = os.read(fd, 1 << 16)
             if not part:
                 raise EOFError
@@ -150,11 +182,12 @@ class WorkerClient:
     def close(self) -> None:
         """End the process and whatever it started, at once."""
         process, self._process = self._process, None
-        if process is not None:
+        guard, self._guard = self._guard, None
+        for started in filter(None, (guard, process)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
+                os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+            for pipe in (started.stdin, started.stdout):
                 with contextlib.suppress(OSError):
                     if pipe is not None:
                         pipe.close()
@@ -163,6 +196,17 @@ class WorkerClient:
             self._folder = None
         with _all_lock:
             _all.discard(self)
+
+
+def _answer_to(number: int, line: bytes) -> dict[str, Any] | None:
+    """The answer in `line` to the request of that number; None when it is none."""
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(answer, dict) or answer.pop("id", None) != number:
+        return None
+    return answer
 
 
 def close_all() -> None:

@@ -21,6 +21,7 @@ _DIAGNOSTIC = re.compile(r"^(?P<file>[^\n:]*):(?P<line>\d+):\d+: error: (?P<text
 _LESS_TELLING = "Failures have been detected while processing an MLIR pass pipeline"
 _PIPELINE = re.compile(r"Pipeline failed while executing \[`([^`]+?)` on")
 _OTHER_ERROR = re.compile(r"^(?:error|fatal|ptxas[^:\n]*|LLVM ERROR):\s*([^\n]+)", re.MULTILINE | re.IGNORECASE)
+_PTXAS_SAID = re.compile(r"^ptxas[^\n]*?(?:fatal|error)\s*:\s*([^\n]+)", re.MULTILINE)
 _WRAPPED = re.compile(r"^(?P<kind>\w+)\((?P<quote>['\"])(?P<text>.*)(?P=quote)(?:,\s*)?\)$", re.DOTALL)
 _UNRECOGNISED = re.compile(r"Keyword argument (\w+) was specified but unrecognised")
 _CARETS = re.compile(r"[\s^~]*$")
@@ -55,6 +56,13 @@ def reason(bad: BaseException, printed: str = "") -> str:
         place = f", at: {at}" if at and at not in text else ""
     sentence = f"{kind}: {text}" if kind and text else text or kind
     return " ".join(f"{sentence}{place}".split())[:MAX_CHARACTERS]
+
+
+def ptxas_reason(text: str) -> str:
+    """One sentence of what Triton raises when ptxas fails: its first line, and the first thing that ptxas said."""
+    first = text.splitlines()[0]
+    said = _PTXAS_SAID.search(text)
+    return (f"{first}: {said[1].strip()}" if said else first)[:MAX_CHARACTERS]
 
 
 def diagnostic(printed: str) -> str:

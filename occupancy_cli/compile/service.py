@@ -68,13 +68,26 @@ class KernelDescription:
         return tuple(p["name"] for p in self.params if not p["constexpr"])
 
 
-def triton_version() -> str:
-    """The version of the Triton that workers import, read from its files without importing it."""
+def _triton_file() -> Path:
     spec = importlib.util.find_spec("triton")
     if spec is None or not spec.origin:
         raise MissingDependencyError("triton is not installed", hint="Install it: python -m pip install triton")
-    match = re.search(r"__version__\s*=\s*['\"]([^'\"]+)", Path(spec.origin).read_text(encoding="utf-8")[:2000])
+    return Path(spec.origin)
+
+
+def triton_version() -> str:
+    """The version of the Triton that workers import, read from its files without importing it."""
+    match = re.search(r"__version__\s*=\s*['\"]([^'\"]+)", _triton_file().read_text(encoding="utf-8")[:2000])
     return match.group(1) if match else "unknown"
+
+
+def _ptxas_sizes() -> list[tuple[str, int]]:
+    """Each ptxas in Triton's folder with its bytes: a distribution may put another one there, Triton being the same.
+
+    The size stands for the version, which only running it would tell.
+    """
+    tools = _triton_file().parent / "backends" / "nvidia" / "bin"
+    return sorted((file.name, file.stat().st_size) for file in tools.glob("ptxas*") if file.is_file())
 
 
 def perform(message: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -114,6 +127,7 @@ class CompileService:
         self.jobs = jobs or cpu_count()
         self.cache = cache
         self.triton = triton_version()
+        self._toolchain = {"triton": self.triton, "ptxas": _ptxas_sizes()}
         self.interrupted = False
         self.compiled = 0
         self._executor = executor
@@ -253,7 +267,8 @@ class CompileService:
         self.compiled += 1
         if "error" in answer:
             return failure_from(answer)
-        payload = {k: v for k, v in answer.items() if k not in ("files", "env", "device", "output", "binary")}
+        left_out = ("files", "env", "device", "output", "binary", "made_by")
+        payload = {k: v for k, v in answer.items() if k not in left_out}
         key = self._key(request.identity())
         if self.cache and "timings" in payload:  # times on other GPUs stay known
             before = self.cache.get(key, lambda found: "timings" in found, device=vars(request.target))
@@ -263,7 +278,8 @@ class CompileService:
         return replace(outcome_from(payload), output=answer.get("output", ""), binary=binary)
 
     def _remember(self, key: str, payload: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        if self.cache is not None:
+        # A worker on another machine may have another Triton: its results are that one's, not those of this key.
+        if self.cache is not None and answer["made_by"] == self.triton:
             seconds = float(answer.get("seconds", 0.0))
             self.cache.put(
                 key,
@@ -276,7 +292,7 @@ class CompileService:
             )
 
     def _key(self, identity: Mapping[str, Any]) -> str:
-        text = json.dumps({"format": FORMAT, "triton": self.triton, **identity}, sort_keys=True)
+        text = json.dumps({"format": FORMAT, **self._toolchain, **identity}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _pool(self) -> Executor:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import triton
+import triton.knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia import compiler as nvidia_compiler
@@ -45,6 +46,7 @@ INTERNALS: tuple[tuple[str, str], ...] = (
     ("triton.backends.nvidia.compiler.CUDABackend.add_stages", "wrapped, to see shared memory once it is allocated"),
     ("triton.backends.nvidia.compiler.CUDABackend.make_llir", "run in two parts, the first up to that allocation"),
     ("triton.backends.nvidia.compiler.{ir,passes,nvidia}", "the names that make_llir takes its passes from"),
+    ("triton.knobs.{compilation,language,nvidia,runtime}", "the names of the variables that a compile depends on"),
     ("triton.runtime.autotuner.Autotuner.{fn,configs,keys,prune_configs,nargs}", "configs as the autotuner sees them"),
     ("triton.runtime.autotuner.Heuristics.{fn,values}", "values that heuristics give"),
     ("triton.runtime.cache.triton_key", "answered without hashing all of Triton where a compile is not kept"),
@@ -419,6 +421,34 @@ def watching_allocation(allocation: Allocation) -> Iterator[None]:
         backend_class.add_stages = original
 
 
+# Read in C++, where no one sees it, by one supported Triton or another; beside the knobs. Those of AMD are left out.
+_READ_IN_CPP = (
+    *("ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "DISABLE_FAST_REDUCTION", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3"),
+    *("DISABLE_MMA_V5", "DISABLE_PTXAS_OPT", "LLVM_ENABLE_TIMING", "LLVM_EXTRACT_DI_LOCAL_VARIABLES"),
+    *("LLVM_IR_ENABLE_DUMP", "LLVM_PASS_PLUGIN_PATH", "MLIR_DISABLE_MULTITHREADING", "MLIR_DUMP_PATH"),
+    *("MLIR_ENABLE_DIAGNOSTICS", "MLIR_ENABLE_DUMP", "MLIR_ENABLE_TIMING", "NVPTX_ENABLE_DUMP"),
+    *("STORE_TMEM_TO_GLOBAL_BYPASS_SMEM", "TRITON_CONSAN_INIT_ALLOCATIONS", "TRITON_DEFAULT_FP_FUSION"),
+    *("TRITON_DISABLE_LINE_INFO", "TRITON_DISABLE_RESHAPE_ENCODING_INFERENCE", "TRITON_ENABLE_ASAN"),
+    *("TRITON_ENABLE_EXPERIMENTAL_CONSAN", "TRITON_ENABLE_LLVM_DEBUG", "TRITON_F32_DEFAULT"),
+    *("TRITON_FORCE_DISABLE_FP_FUSION", "TRITON_LLVM_DEBUG_ONLY", "TRITON_OVERRIDE_ARCH"),
+    *("TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY", "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY"),
+    *("TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT", "TRITON_PLUGIN_PATHS", "TRITON_PLUGIN_VERSION_CHECK"),
+    *("TRITON_PREFER_TMEM_16x256_LAYOUT", "USE_IR_LOC"),
+)
+_KNOB_GROUPS = ("compilation", "language", "nvidia", "runtime")
+
+
+@functools.lru_cache(maxsize=1)
+def environment_names() -> frozenset[str]:
+    """The environment variables that a compile for an NVIDIA GPU may depend on.
+
+    Asked of Triton and not watched: from 3.6 on it reads them with C's `getenv`, and keeps some of what it found (which
+    ptxas) from one compile to the next.
+    """
+    keys = {getattr(knob, "key", None) for g in _KNOB_GROUPS for knob in vars(type(getattr(triton.knobs, g))).values()}
+    return frozenset(_READ_IN_CPP) | {key for key in keys if isinstance(key, str)}
+
+
 def _installation_key_homes() -> list[Any]:
     """The modules that ask for `triton_key`, by a name of their own."""
     from triton.compiler import compiler
@@ -532,6 +562,10 @@ def check_internals() -> list[str]:
         missing.append("triton.runtime.cache.triton_key")
     for owner, names in ((Autotuner, ("prune_configs",)), (JITFunction, ("warmup",))):
         missing += [f"{owner.__module__}.{owner.__name__}.{n}" for n in names if not hasattr(owner, n)]
+    knobs = getattr(triton, "knobs", None)
+    missing += [f"triton.knobs.{group}" for group in _KNOB_GROUPS if not hasattr(knobs, group)]
+    if not missing and "TRITON_PTXAS_PATH" not in environment_names():
+        missing.append("triton.knobs.nvidia.*.key")
     if not hasattr(runtime_driver, "set_active"):
         missing.append("triton.runtime.driver.set_active")
     return missing

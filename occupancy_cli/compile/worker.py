@@ -36,13 +36,21 @@ _MACHINE_VARIABLES = (
     *("HOME", "PATH", "PWD", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "TERM", "USER", "LOGNAME"),
     *("TRITON_CACHE_DIR", "TRITON_HOME"),
 )
+_TOOL_VARIABLES = (
+    *("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH"),
+    *("LLVM_PASS_PLUGIN_PATH", "TRITON_PLUGIN_PATHS"),
+)
 _VERSIONED = ("triton", "torch", "numpy", "pydantic", "pydantic_core", "yaml", "elftools", "occupancy_cli")
+# Of what was printed, so much of the beginning and of the end is searched for the compiler's error.
+_PRINTED_BYTES = 1 << 20
+# No file that a compile writes comes near; a kernel file that prints without end must not fill the disk.
+_MOST_WRITTEN_BYTES = 1 << 30
 UNKNOWN_INT32 = 1 << 20
 UNKNOWN_INT64 = 1 << 40
 
 
 class EnvironmentReads:
-    """Records which environment variables are read, and the values they gave (None: not set)."""
+    """Records which environment variables are read, and the values they were given (None: not set)."""
 
     def __init__(self) -> None:
         self.values: dict[str, str | None] = {}
@@ -61,7 +69,7 @@ class EnvironmentReads:
                 value = read(environ, name)
             finally:
                 if isinstance(name, str) and name not in _MACHINE_VARIABLES and not handing_on:
-                    self.values[name] = None if name in _set_here else value
+                    self.values[name] = value if _given is None else _given.get(name)
             return value
 
         def spawned(*arguments: Any, **options: Any) -> int:
@@ -96,7 +104,8 @@ class Loaded:
         self.notes: list[str] = []
 
 
-_set_here: set[str] = set()
+# The environment that this process was started with. What it, or a kernel file, sets itself follows from the sources.
+_given: dict[str, str] | None = None
 _loaded: dict[int, Loaded] = {}
 
 
@@ -113,7 +122,7 @@ def load(source: Mapping[str, Any]) -> Loaded:
     found.modules.asked |= asked
     found.modules.files |= _read_files(read)
     loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
-    loaded.env |= found.modules.env
+    loaded.env |= found.modules.env | _compiler_environment()
     loaded.asked |= found.modules.asked
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     new = [m for m in found.new_modules() if getattr(m, "__file__", None) not in loaded.files]
@@ -145,6 +154,14 @@ def _read_files(paths: Iterable[str]) -> dict[str, str | None]:
     inside = [path for path in paths if "site-packages" in path or "dist-packages" in path]
     plain = fingerprints(set(paths) - set(inside), [stdlib, *versioned, os.environ["TRITON_CACHE_DIR"]])
     return plain | fingerprints(inside, versioned)
+
+
+def _compiler_environment() -> dict[str, str | None]:
+    """The variables that Triton may read, as this process was given them."""
+    from occupancy_cli.compile import triton_front
+
+    given = os.environ if _given is None else _given
+    return {name: given.get(name) for name in triton_front.environment_names() if name not in _MACHINE_VARIABLES}
 
 
 def _source_hashes(modules: Any) -> dict[str, str]:
@@ -223,11 +240,13 @@ def _remembering(source: Mapping[str, Any], work: Callable[[], dict[str, Any]]) 
     with reads.recording(), device.asking() as asked:
         answer = work()
     loaded = load(source)
+    env = loaded.env | reads.values
     told = {name: getattr(device, name) for name in sorted(loaded.asked | asked)}
     return answer | {
-        "files": loaded.files | _tool_hashes(reads.values),
-        "env": loaded.env | reads.values,
+        "files": loaded.files | _tool_hashes(env),
+        "env": env,
         "device": told,
+        "made_by": triton_front.VERSION,
     }
 
 
@@ -371,12 +390,16 @@ def _triton_cache(folder: str | None) -> Iterator[None]:
         os.environ["TRITON_CACHE_DIR"] = private
 
 
-def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str]:
-    """Hashes of compilers that environment variables put in the place of Triton's own (TRITON_PTXAS_PATH)."""
-    hashes = {}
-    for name, value in env.items():
-        if "PTXAS" in name and value and Path(value).is_file():
-            hashes[value] = hashlib.sha256(Path(value).read_bytes()).hexdigest()
+def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Hashes of the tools and libraries that variables put in the place of Triton's own (TRITON_PTXAS_PATH).
+
+    None where there is no such file: Triton then takes its own, and would take that one if it appeared.
+    """
+    hashes: dict[str, str | None] = {}
+    for name in _TOOL_VARIABLES:
+        if value := env.get(name):
+            file = Path(shutil.which(value) or value).absolute()
+            hashes[str(file)] = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
     return hashes
 
 
@@ -396,14 +419,18 @@ def _install(message: Mapping[str, Any]) -> None:
 def _failure(bad: BaseException) -> dict[str, Any]:
     if isinstance(bad, OccupancyError):
         return {"error": "input", "message": bad.problem, "where": bad.where, "hint": bad.hint}
-    text = str(bad).strip() or type(bad).__name__
+    try:
+        text = str(bad).strip() or type(bad).__name__
+    except Exception as worse:  # noqa: BLE001 (a kernel file's own exception may not even tell what it is)
+        name = f"{type(bad).__module__}.{type(bad).__qualname__}"
+        return {"error": "compile", "message": f"{name}, whose text raises {type(worse).__name__}", "trace": ""}
     if isinstance(bad, MemoryError):
         return {"error": "over_memory", "message": "the compile ran out of the memory it is allowed"}
     frames = {frame.name for frame in traceback.extract_tb(bad.__traceback__)}
     if frames & {"exec_module", "import_module"} or isinstance(bad, ImportError):
         return {"error": "import", "message": f"{type(bad).__name__}: {text}", "trace": _trace(bad)}
     if type(bad).__name__ == "PTXASError":
-        return {"error": "ptxas", "message": text.splitlines()[0], "trace": text}
+        return {"error": "ptxas", "message": reasons.ptxas_reason(text), "trace": text}
     gone = _removed_api(bad)
     if gone is not None:
         return {"error": "version", "message": gone, "trace": _trace(bad)}
@@ -419,13 +446,22 @@ def _removed_api(bad: BaseException) -> str | None:
 
 
 def _printed() -> str:
-    """What was printed since the request came in."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    """What was printed since the request came in; of much, its beginning and its end."""
+    _flush()
     try:
-        return Path(sys.argv[1]).read_text(encoding="utf-8", errors="replace")
+        with Path(sys.argv[1]).open("rb") as file:
+            text = file.read(_PRINTED_BYTES)
+            file.seek(max(_PRINTED_BYTES, file.seek(0, os.SEEK_END) - _PRINTED_BYTES))
+            return (text + file.read()).decode(errors="replace")
     except (OSError, IndexError):
         return ""
+
+
+def _flush() -> None:
+    # A kernel file may have closed them, or put something else in their place.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
 
 
 def _trace(bad: BaseException) -> str:
@@ -438,12 +474,32 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def _children_end_with_this(files: Iterable[int]) -> None:
+    """Processes forked from now on let go of `files`, and end with the one that forked them, whatever their session."""
+    libc = ctypes.CDLL(None)
+
+    def in_child() -> None:
+        for file in files:
+            with contextlib.suppress(OSError):
+                os.close(file)
+        if sys.platform == "linux":
+            libc.prctl(1, signal.SIGKILL)
+            if os.getppid() == 1:  # that one is gone already
+                os._exit(1)
+
+    os.register_at_fork(after_in_child=in_child)
+
+
 def main() -> None:
     """Serve requests from standard input until it closes. Arguments: the capture file, the memory limit in bytes."""
+    global _given
     capture, memory_bytes = sys.argv[1], int(sys.argv[2])
     _end_with_parent()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
+    # Bound here: a kernel file may replace what it likes in other modules.
+    to_text, own, this_process = json.dumps, os.getpid(), os.getpid
+    _children_end_with_this((answers.fileno(), requests.fileno()))
     # From here on whatever is printed, by Python, LLVM or a child, lands in the capture file.
     captured = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -454,27 +510,30 @@ def main() -> None:
     if memory_bytes:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN_BYTES, _MOST_WRITTEN_BYTES))
     # Triton's own cache must neither answer for a compile nor keep what is compiled here.
     private = tempfile.mkdtemp(prefix="occupancy-triton-")
+    _given = dict(os.environ)
     os.environ["TRITON_CACHE_DIR"] = private
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"
-    _set_here.add("TRITON_ALWAYS_COMPILE")
+    os.environ["TRITON_STORE_BINARY_ONLY"] = "0"  # the TTGIR is read too
     if "TRITON_DEFAULT_FP_FUSION" not in os.environ:
         # What Triton 3.4 to 3.9 do when it is unset; set, so that 3.9 does not warn that 3.10 will change it.
         os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
-        _set_here.add("TRITON_DEFAULT_FP_FUSION")
     try:
         for line in requests:
             os.ftruncate(captured, 0)
             os.lseek(captured, 0, os.SEEK_SET)
             message = json.loads(line)
             try:
-                answer = _answer(message)
+                text = to_text({**_answer(message), "id": message["id"]})
             except BaseException as bad:  # noqa: BLE001 (the reason goes into the answer)
-                answer = _failure(bad)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            answers.write(json.dumps(answer) + "\n")
+                if this_process() == own:
+                    text = to_text({**_failure(bad), "id": message["id"]})
+            if this_process() != own:
+                os._exit(0)  # the kernel file forked, and this is its copy of the worker: the original answers
+            _flush()
+            answers.write(text + "\n")
             answers.flush()
     finally:
         shutil.rmtree(private, ignore_errors=True)

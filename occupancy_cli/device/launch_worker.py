@@ -60,7 +60,7 @@ def main() -> None:
                 answer = session.time(message)
         except BaseException as bad:  # noqa: BLE001 (the reason goes into the answer)
             answer = _failure(bad)
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps({**answer, "id": message["id"]}) + "\n")
         answers.flush()
 
 
