@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from occupancy_cli.report import config_tables, text
+from occupancy_cli.report.layout import Column, lay_out, needed_width
 from occupancy_cli.report.schema import Choice, Config, Finding, Kernel, Recommendation, Report
 
 WIDE = 110
@@ -29,7 +29,7 @@ def _parts(report: Report, width: int) -> list[RenderableType]:
     for kernel in report.kernels:
         parts += _kernel(report, kernel, width)
     if len(report.recommendations) > MANY:
-        parts += _by_batch(report)
+        parts += _by_batch(report, width)
     else:
         for recommendation in report.recommendations:
             parts += _recommendation(report, recommendation)
@@ -65,7 +65,7 @@ def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(text.headline(kernel.name, report.gpu, report.toolchain), style="bold")]
     if same:
         parts.append(Text(", ".join(same), style="dim"))
-    parts.append(_config_table(kernel.configs, varying, width))
+    parts += _config_table(kernel.configs, varying, width)
     parts += _cannot_launch(kernel, varying, report)
     parts += [Text(f"- {line}") for line in kernel.observations]
     parts += _followers(kernel)
@@ -73,39 +73,49 @@ def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:
     return parts
 
 
-def _config_table(configs: list[Config], varying: list[str], width: int) -> Table:
-    wide = width >= WIDE
+def _config_table(configs: list[Config], varying: list[str], width: int) -> list[RenderableType]:
+    """The configs at full width where that fits, else without spaces to spare, else in several tables."""
+    for wide in (True, False) if width >= WIDE else (False,):
+        keys, columns = _config_columns(configs, varying, wide)
+        if not wide or needed_width([*keys, *columns], gap=2) <= width:
+            return lay_out(keys, columns, width, gap=2 if wide else 0)
+    raise AssertionError("the last layout is taken in any case")
+
+
+def _config_columns(configs: list[Config], varying: list[str], wide: bool) -> tuple[list[Column], list[Column]]:
+    """The columns that name a config, and those that say what it needs and gets."""
     with_grid = wide and any(c.launch is not None for c in configs)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if wide else (0, 0))
+    keys = []
     for name in varying:
         header = text.short(name)
-        table.add_column(Text(header if wide else header.replace("_", "\n_", 1)), justify="right", no_wrap=True)
-    columns: list[tuple[str, Literal["left", "right"]]] = [
-        ("shared\nbytes", "right"),
-        ("regs", "right"),
-        ("spill\nbytes", "right"),
-        ("fits", "left"),
-        ("CTAs\n/SM", "right"),
-        ("warps\n/SM", "right"),
-        ("limited by", "left"),
+        cells = [str(text.values_of(config).get(name, "-")) for config in configs]
+        keys.append(Column(header if wide else header.replace("_", "\n_", 1), cells))
+    headers: list[tuple[str, bool]] = [
+        ("shared\nbytes", True),
+        ("regs", True),
+        ("spill\nbytes", True),
+        ("fits", False),
+        ("CTAs\n/SM", True),
+        ("warps\n/SM", True),
+        ("limited by", False),
     ]
-    columns += [("next CTA at", "left")] if wide else []
-    columns += [("grid", "left")] if with_grid else []
-    columns += [("waves", "right"), ("last\nwave", "right")]
+    headers += [("next CTA at", False)] if wide else []
+    headers += [("grid", False)] if with_grid else []
+    headers += [("waves", True), ("last\nwave", True)]
     timed = any(c.time is not None for c in configs)
-    columns += [("predicted\nus", "right"), ("bound by", "left")] if timed else []
-    for header, justify in columns:
-        table.add_column(Text(header), justify=justify, no_wrap=header != "limited by", overflow="fold")
+    headers += [("predicted\nus", True), ("bound by", False)] if timed else []
+    rows = []
     for config in configs:
-        values = text.values_of(config)
-        cells = [str(values.get(name, "-")) for name in varying]
-        row = [*cells, *_row(config, wide, with_grid)]
+        row = _row(config, wide, with_grid)
         if config.time is not None:
             row.append("-" if config.time.time_us is None else f"{config.time.time_us:,.1f}")
             row.append(config.time.binding or "-")
-        row += ["-"] * (len(table.columns) - len(row))
-        table.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
-    return table
+        rows.append(row + ["-"] * (len(headers) - len(row)))
+    columns = [
+        Column(header, [row[i] for row in rows], right, folds=header in ("limited by", "bound by"))
+        for i, (header, right) in enumerate(headers)
+    ]
+    return keys, columns
 
 
 def _row(config: Config, wide: bool, with_grid: bool) -> list[str | Text]:
@@ -221,28 +231,30 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
     return parts
 
 
-def _by_batch(report: Report) -> list[RenderableType]:
+def _by_batch(report: Report, width: int) -> list[RenderableType]:
     """A row a batch: what to use, and how it compares with what is set now."""
     names = list(dict.fromkeys(n for r in report.recommendations for n in {**r.knobs, **r.config}))
     values = [{**r.knobs, **r.config} for r in report.recommendations]
     same = {n: values[0].get(n) for n in names if all(v.get(n) == values[0].get(n) for v in values)}
     varying = [n for n in names if n not in same]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     short = [text.short(n).replace("_", "\n_", 1) for n in varying]
-    for header in ("batch", *short, "nsplit", "CTAs\n/SM", "waves", "predicted\nus", "against\nnow"):
-        table.add_column(Text(header), justify="right", no_wrap=True)
+    headers = [*short, "nsplit", "CTAs\n/SM", "waves", "predicted\nus", "against\nnow"]
+    rows = []
     for found, row in zip(report.recommendations, values, strict=True):
         ratio = found.predicted_speedup_vs_default
-        cells = [str(found.batch), *(str(row.get(n, "-")) for n in varying), text.number(found.nsplit)]
+        cells = [*(str(row.get(n, "-")) for n in varying), text.number(found.nsplit)]
         cells += [text.number(found.chosen.ctas_per_sm), text.waves(found.chosen.launch)]
         cells.append("-" if found.predicted_time_us is None else f"{found.predicted_time_us:,.1f}")
         cells.append("kept" if found.kept_default else "-" if ratio is None else f"{ratio:.2f}x")
-        table.add_row(*(Text(c) for c in cells))
+        rows.append(cells)
+    batches = Column("batch", [str(found.batch) for found in report.recommendations])
+    columns = [Column(header, [row[i] for row in rows]) for i, header in enumerate(headers)]
+    tables = lay_out([batches], columns, width, gap=1)
     parts: list[RenderableType] = [Text(text.headline("by batch", report.gpu, report.toolchain), style="bold")]
     if same:
         parts.append(Text(text.pairs(same), style="dim"))
     failed = dict.fromkeys(why for r in report.recommendations for why in r.cannot_launch)
-    return [*parts, table, *(Text(f"cannot launch: {why}", style="red") for why in list(failed)[:3])]
+    return [*parts, *tables, *(Text(f"cannot launch: {why}", style="red") for why in list(failed)[:3])]
 
 
 def _choice_lines(choice: Choice, found: Recommendation) -> dict[str, str]:
