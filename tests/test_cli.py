@@ -155,6 +155,24 @@ def test_check_really_fails_a_kernel_over_the_cap() -> None:
         (["analyze", "--arg", "x=*bf16"], "--arg is for a kernel without a spec"),
         (["analyze", "no.such.module:kernel"], "no module 'no'"),
         (["check", "missing.yaml"], "missing.yaml: no such file"),
+        (["analyze", "sparse-mla-decode"], "Did you mean sparse_mla_decode?"),
+        (["check", "moe-grouped-gemm"], "Did you mean moe_grouped_gemm?"),
+        (["analyze", "kernels/sparse_mla_decode.py:split-kernel"], "sparse_mla_decode.py:split_kernel"),
+        (["analyze", "kernels/sparse_mla_decode.py"], "kernels/sparse_mla_decode.py:split_kernel or "),
+        (["analyze", "kernels/sparse_mla_decode.ymal"], "Did you mean kernels/sparse_mla_decode.yaml"),
+        (["analyze", "kernel.sparse_mla_decode:split_kernel"], "Did you mean kernels?"),
+        (["init", "kernels/sparse_mla_decode.py:split-kernel"], "Did you mean split_kernel"),
+        (["analyze", "/dev/null"], "names no kernel"),
+        (["analyze", "--set", "num_warps=0"], "--set num_warps=0: num_warps is 0, not a power of two"),
+        (["analyze", "--set", "num_warps=4,6"], "num_warps is 6, not a power of two"),
+        (["analyze", "--set", "num_warps=true"], "num_warps is True, not a power of two"),
+        (["analyze", "--set", "num_stages=-1"], "num_stages is -1, not a whole number from 0 on"),
+        (["analyze", "--set", "maxnreg=0"], "maxnreg is 0, not a whole number from 1 on"),
+        (["analyze", "--set", "BLOCK_H=nan"], "nan is not a finite number"),
+        (["analyze", "--set", "BLOCK_H=16", "--set", "BLOCK_H=32"], "BLOCK_H is set twice"),
+        (["analyze", "--batch", "1:1000000000"], "'1:1000000000' has more than nine digits"),
+        (["analyze", "kernels/sparse_mla_decode.py:split_kernel", "--arg", "a=*bf16@0"], "an alignment of 0 bytes"),
+        (["analyze", "kernels/sparse_mla_decode.py:split_kernel", *["--arg", "a=i32=1"] * 2], "a is given twice"),
     ],
 )
 def test_bad_input_is_one_error_on_standard_error(arguments: list[str], says: str) -> None:
@@ -163,6 +181,45 @@ def test_bad_input_is_one_error_on_standard_error(arguments: list[str], says: st
     assert done.stderr.startswith("occupancy: ")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("n=i32=nan", "--arg n: nan is not a finite number"),
+        ("n=i32=4096.5", "--arg n: 4096.5 is no whole number, which i32 needs"),
+        ("n=u8=300", "--arg n: 300 does not fit u8\nDeclare it as i32."),  # 0 to 255
+        ("n=i32=2147483648", "--arg n: 2147483648 does not fit i32\nDeclare it as i64."),  # 2^31, one above
+        ("n=u32=-1", "--arg n: -1 does not fit u32\nDeclare it as i32."),
+        ("n=i64=1e19", "--arg n: 10000000000000000000 does not fit i64\nDeclare it as u64."),  # 2^63 is 9.2e18
+        ("n=i1=7", "--arg n: 7 is no i1\nIt is true or false."),
+        ("n=*i32=3", "--arg n: an argument of type *i32 has no value (given: 3)"),
+    ],
+)
+def test_a_value_that_its_type_does_not_have(kernel_file: Path, argument: str, says: str) -> None:
+    done = run("analyze", f"{kernel_file}:plain", "--arg", "x_ptr=*fp32", "--arg", argument)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"occupancy: {says}\n")
+
+
+FLOAT = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def float_only(x_ptr, factor):
+    tl.static_assert(factor.dtype == tl.float32)
+    tl.store(x_ptr, factor)
+"""
+
+
+@pytest.mark.compiles
+def test_a_whole_number_for_a_float_argument_is_a_float(tmp_path: Path) -> None:
+    """Triton takes 1 as an integer, and as a constant at that; what an fp32 argument gets is 1.0."""
+    (tmp_path / "f.py").write_text(FLOAT)
+    done = run("analyze", "f.py:float_only", "--arg", "x_ptr=*fp32", "--arg", "factor=fp32=1", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.compiles

@@ -50,8 +50,17 @@ def test_every_shipped_spec_loads(path: Path) -> None:
         ("kernel: small.py:scale\n", "", "x.yaml:1: the key 'kernel' is missing"),
         ("default: 64", "default: big", "x.yaml:5: knobs.BLOCK.default"),
         ("occupancy/kernel-spec/1", "occupancy/kernel-spec/9", "This version reads `schema: occupancy/kernel-spec/1`"),
-        ("  - {num_warps: 4}", "  autotun", "'autotune'"),
-        ("grid: [blocks]", "grid: [a, b, c, d]", "x.yaml:13: grid"),
+        (
+            "  - {num_warps: 4}",
+            "  autotun",
+            "'autotun' is no value for it\nIt is autotune | a list of configs | {product",
+        ),
+        ("grid: [blocks]", "grid: [a, b, c, d]", "x.yaml:13: grid: has 4 values, at most 3 are needed"),
+        (
+            'x_ptr: "*fp32"',
+            "x_ptr: 4",
+            "arguments.x_ptr: 4 is no value for it\nIt is a mapping with the keys type, value",
+        ),
         ("shapes: {n: 4096}", "shapes: {n: 4096, n: 1}", "x.yaml:3: key 'n' is given twice"),
         ("n: 4096", "n: .nan", "not a finite number"),
         ("n: 4096", "n: " + "9" * 400, "an integer of 400 characters"),
@@ -72,6 +81,41 @@ def test_an_expression_is_refused_at_its_line(tmp_path: Path) -> None:
     path.write_text(SPEC.replace("ceil_div(n, BLOCK)", "9**9**9"))
     with pytest.raises(InputError, match=r"k\.yaml:7: derived\.blocks: '\*\*' is not allowed"):
         load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("configs", "says"),
+    [
+        ("[{num_warps: 0}]", "k.yaml:8: configs[0].num_warps: num_warps is 0, not a power of two"),
+        ('[{num_warps: "four"}]', "k.yaml:8: configs[0].num_warps: num_warps is 'four', not a power of two"),
+        ("[{num_stages: 1.5}]", "configs[0].num_stages: num_stages is 1.5, not a whole number from 0 on"),
+        ("{product: {num_ctas: [1, 3]}}", "configs.product.num_ctas[1]: num_ctas is 3, not a power of two"),
+        ("{product: {num_warps: []}}", "configs.product.num_warps: has 0 values, at least 1 are needed"),
+        ("[{BLOCK: [64, 128]}]", "configs[0].BLOCK: a list where one value is needed\nSeveral values"),
+        ("3", "k.yaml:8: configs: 3 is no value for it\nIt is autotune | a list of configs"),
+        ("[[1]]", "k.yaml:8: configs[0]: a list is no value for it\nIt is autotune | a list of configs"),
+        ("{table: 3}", "k.yaml:8: configs.table: input should be a valid string (given: '3')"),
+    ],
+)
+def test_configs_that_no_launch_can_have(tmp_path: Path, configs: str, says: str) -> None:
+    path = tmp_path / "k.yaml"
+    path.write_text(SPEC.replace("configs:\n  - {num_warps: 4}", f"configs: {configs}"))
+    with pytest.raises(InputError) as caught:
+        load_spec(path)
+    assert says in str(caught.value)
+
+
+def test_launch_options_that_a_launch_can_have(tmp_path: Path) -> None:
+    path = tmp_path / "k.yaml"
+    options = "[{num_warps: 1, num_stages: 0, num_ctas: 2, maxnreg: 168}, {maxnreg: null}]"
+    path.write_text(SPEC.replace("configs:\n  - {num_warps: 4}", f"configs: {options}"))
+    assert len(list(load_spec(path)[0].configs)) == 2
+
+
+def test_a_device_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"zero\.yaml: is no ordinary file"):
+        load_yaml(tmp_path / "zero.yaml")
 
 
 def test_an_alias_bomb_costs_nothing() -> None:

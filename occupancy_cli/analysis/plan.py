@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -186,6 +187,8 @@ def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[s
         return ({},)
     if isinstance(configs, ConfigProduct):
         names = list(configs.product)
+        for name in names:
+            _check_config_name(given, description, name, ("configs", "product", name))
         return tuple(dict(zip(names, v, strict=True)) for v in itertools.product(*configs.product.values()))
     if configs == "autotune":
         if description.autotune is None:
@@ -193,17 +196,17 @@ def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[s
                 return ({},)
             raise InputError(f"{description.name} has no @triton.autotune", where=where, hint="List its configs here.")
         return tuple(dict(c) for c in description.autotune["configs"])
-    valid = {*description.constexprs, *LAUNCH_OPTIONS}
     for i, config in enumerate(configs):
         for name in config:
-            if name not in valid:
-                raise unknown_name(
-                    f"constexpr of {description.name} or launch option",
-                    name,
-                    valid,
-                    where=given.document.where(("configs", i, name)),
-                )
+            _check_config_name(given, description, name, ("configs", i, name))
     return tuple(dict(c) for c in configs) or ({},)
+
+
+def _check_config_name(given: KernelInput, description: KernelDescription, name: str, at: KeyPath) -> None:
+    valid = {*description.constexprs, *LAUNCH_OPTIONS}
+    if name not in valid:
+        what = f"constexpr of {description.name} or launch option"
+        raise unknown_name(what, name, valid, where=given.document.where(at))
 
 
 # --- points ------------------------------------------------------------------------------------------------------
@@ -384,11 +387,41 @@ def _argument(
     value = argument_value(given, name, argument, names, at)
     if value is None and takes_value(argument):
         assumed.append(f"{name}: {CLASS_NOTE}" if argument.type != "i1" else f"{name}: no value given; taken as true")
-    if isinstance(value, float) and argument.type[:1] in "iu" and value == int(value):
-        value = int(value)
-    if argument.type == "i32" and isinstance(value, int) and not -(2**31) <= value < 2**31:
-        raise InputError(f"{value} does not fit i32", where=given.document.where(at), hint="Declare it as i64.")
+    if value is not None:
+        where = f"--arg {name}" if given.from_flags else given.document.where(at)
+        value = _of_type(value, argument.type, where)
     return ArgumentValue(name, argument.type, value, argument.align, argument.heuristic)
+
+
+def _of_type(value: Any, kind: str, where: str) -> Any:
+    """A value as a launch passes it to an argument of type `kind`: 1 for fp32 is 1.0, which Triton compiles otherwise
+    than 1. `InputError` for one that the type does not have.
+    """
+    if kind.startswith(("*", "tensordesc", "none")):
+        raise InputError(f"an argument of type {kind} has no value (given: {value!r})", where=where)
+    if isinstance(value, str) or (isinstance(value, float) and not math.isfinite(value)):
+        raise InputError(f"{value!r} is not a finite number", where=where)
+    if kind.startswith(("fp", "bf")):
+        return float(value)
+    if kind == "i1":
+        if value not in (0, 1):
+            raise InputError(f"{value!r} is no i1", where=where, hint="It is true or false.")
+        return bool(value)
+    if isinstance(value, bool) or value != int(value):
+        raise InputError(f"{value!r} is no whole number, which {kind} needs", where=where)
+    whole = int(value)
+    if not _holds(kind, whole):
+        wider = [k for k in ("i32", "i64", "u64") if _holds(k, whole)]
+        hint = f"Declare it as {wider[0]}." if wider else ""
+        raise InputError(f"{whole} does not fit {kind}", where=where, hint=hint)
+    return whole
+
+
+def _holds(kind: str, whole: int) -> bool:
+    """Whether an integer type (i8, u64, ...) has this number."""
+    bits = int(kind[1:])
+    least, above = (0, 1 << bits) if kind.startswith("u") else (-(1 << bits - 1), 1 << bits - 1)
+    return least <= whole < above
 
 
 def takes_value(argument: Argument) -> bool:
@@ -448,7 +481,7 @@ def constexprs_of(
 def grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> int:
     """The programs along one axis of a grid."""
     value = value_of(given, axis, names, at)
-    number = int(value)
+    number = int(value) if math.isfinite(value) else 0
     which = at[-1]
     most = MAX_GRID_AXIS[which] if isinstance(which, int) else MAX_GRID_AXIS[0]
     if number != value or number < 1 or number > most:

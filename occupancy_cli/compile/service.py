@@ -311,7 +311,9 @@ def _size(request: CompileRequest) -> float:
     for _name, value in (*request.constexprs, *request.options):
         if isinstance(value, int) and not isinstance(value, bool) and value > 1:
             product *= value
-    return product / dict(request.options).get("num_warps", 4) ** 2
+    warps = dict(request.options).get("num_warps", 4)
+    # Configs of an autotuner may ask for what no launch can have: the compiler is to say so.
+    return product / (warps if isinstance(warps, int) and warps > 0 else 4) ** 2
 
 
 def label(request: CompileRequest) -> str:
@@ -374,6 +376,9 @@ def dask_executor(address: str) -> Iterator[Executor]:
         client = Client(f"tcp://{address}", timeout="10s")
     except OSError as bad:
         raise InputError(f"no dask scheduler answers: {bad}", where=f"--executor dask://{address}") from bad
+    except ValueError as bad:  # an address without a port, or with one that is no number
+        form = "Write --executor dask://host:port."
+        raise InputError(f"{address!r} is no address", where=f"--executor dask://{address}", hint=form) from bad
     with client:
         # A compile whose worker was lost runs again elsewhere; `pure=False` keeps equal messages apart.
         yield client.get_executor(pure=False, retries=2)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.data_files import shipped_dir
-from occupancy_cli.errors import InputError
-from occupancy_cli.intake.spec import SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
+from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.intake.spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
 from occupancy_cli.intake.yaml_file import Document, find_file
 
 SHIPPED_KERNEL = "sparse_mla_decode"
@@ -73,15 +73,14 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str
     if text in by_name:
         return _from_spec(by_name[text], arguments, grid)
     if ":" not in text:
-        form = "Give a spec (file.yaml), path/to/file.py:kernel or package.module:kernel"
-        if path.suffix == ".py":
-            find_file(path)
-            form = f"Name the kernel in it: {text}:NAME"
-        elif path.exists():
-            form += f"; {text} is a {'folder' if path.is_dir() else 'file of another kind'}"
-        raise InputError(f"{text!r} names no kernel", where="KERNEL", hint=f"{form}. Shipped: {', '.join(by_name)}.")
+        raise _no_kernel(text, path, list(by_name))
     parse_ref(text, Path.cwd())
-    parsed = dict(parse_argument(a) for a in arguments)
+    parsed: dict[str, Argument] = {}
+    for given in arguments:
+        name, argument = parse_argument(given)
+        if name in parsed:
+            raise InputError(f"{name} is given twice", where=f"--arg {given}")
+        parsed[name] = argument
     # An argument with a number is a name too: --grid may use it, --set may change it.
     shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
     named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
@@ -97,6 +96,34 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str
     return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
 
 
+def _no_kernel(text: str, path: Path, shipped: Sequence[str]) -> InputError:
+    """What is wrong with a reference that is neither a spec nor `place:kernel`, with the nearest that is one."""
+    shown = f"Shipped: {', '.join(shipped)}."
+    if path.suffix == ".py":
+        find_file(path)
+        names = _kernels_in(path)
+        hint = f"Name the kernel in it: {' or '.join(f'{text}:{n}' for n in names[:5])}" if names else ""
+        return InputError(f"{text!r} names no kernel", where="KERNEL", hint=hint or f"Write {text}:NAME. {shown}")
+    files = {p.name: p for p in path.parent.glob("*") if p.suffix in (".yaml", ".yml", ".py") and p.is_file()}
+    close = [] if path.suffix or "/" in text else nearest(text.replace("-", "_"), shipped)
+    close = close or [str(files[n]) for n in nearest(path.name, files)]
+    form = "Give a spec (file.yaml), path/to/file.py:kernel or package.module:kernel"
+    if text and path.exists():
+        form += f"; {text} is a {'folder' if path.is_dir() else 'file of another kind'}"
+    meant = f"Did you mean {' or '.join(close)}?\n" if close else ""
+    return InputError(f"{text!r} names no kernel", where="KERNEL", hint=f"{meant}{form}. {shown}")
+
+
+def _kernels_in(path: Path) -> list[str]:
+    """The kernels that a file's source has, read without running it; none where it cannot be read."""
+    from occupancy_cli.intake.source_knobs import read_knobs  # only an error needs it
+
+    try:
+        return [k.name for k in read_knobs(path).kernels if k.role == "kernel"]
+    except InputError:
+        return []
+
+
 def _from_spec(path: Path, arguments: Sequence[str], grid: str | None) -> KernelInput:
     if arguments or grid is not None:
         flag = "--arg" if arguments else "--grid"
@@ -109,7 +136,11 @@ def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
     """`file.py:kernel` (relative to `folder`) or `package.module:kernel`."""
     place, _, kernel = text.rpartition(":")
     if not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
-        raise InputError(f"{text!r} names no kernel", where=where, hint="Write path/to/file.py:kernel.")
+        file = folder / (place or text)
+        names = _kernels_in(file) if file.suffix == ".py" and file.is_file() else []
+        close = nearest(kernel.replace("-", "_"), names) or names[:5]
+        hint = f"Did you mean {' or '.join(f'{place or text}:{n}' for n in close)}?" if close else ""
+        raise InputError(f"{text!r} names no kernel", where=where, hint=hint or "Write path/to/file.py:kernel.")
     if place.endswith(".py") or "/" in place:
         path = Path(place) if Path(place).is_absolute() else folder / place
         return KernelRef(kernel, file=find_file(path).resolve())
@@ -117,9 +148,11 @@ def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
         raise InputError(f"{place!r} is neither a .py file nor a module", where=where)
     top = place.partition(".")[0]
     if importlib.util.find_spec(top) is None and not (folder / top).exists():
-        raise InputError(
-            f"no module {top!r} is installed here", where=where, hint="A file is given as path/to/file.py."
-        )
+        here = [p.stem for p in folder.glob("*") if p.suffix == ".py" or (p.is_dir() and p.name.isidentifier())]
+        close = nearest(top, here)
+        hint = f"Did you mean {' or '.join(close)}? " if close else ""
+        hint += "A file is given as path/to/file.py."
+        raise InputError(f"no module {top!r} is installed here", where=where, hint=hint)
     return KernelRef(kernel, module=place)
 
 
@@ -135,8 +168,11 @@ def parse_argument(text: str) -> tuple[str, Argument]:
         raise InputError(str(bad), where=f"--arg {text}", hint=form) from None
     if match["align"] and not kind.startswith("*"):
         raise InputError(f"only a pointer has an alignment, {match['name']} is {kind}", where=f"--arg {text}")
+    align = int(match["align"] or 16)
+    if not 1 <= align <= MAX_ALIGN:
+        raise InputError(f"an alignment of {align} bytes", where=f"--arg {text}", hint=f"It is 1 to {MAX_ALIGN:,}.")
     value = None if match["value"] is None else _number(match["value"])
-    return match["name"], Argument(type=kind, value=value, align=int(match["align"] or 16))
+    return match["name"], Argument(type=kind, value=value, align=align)
 
 
 def split_axes(text: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.intake.spec import Knob, Shape
+from occupancy_cli.intake.spec import Knob, Shape, check_launch_option
 
 Value = int | float | bool | str
 LIST_LIMIT = 4096
@@ -30,7 +31,14 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Setting]:
         if not equals or not values or not re.fullmatch(r"[A-Za-z_]\w*", name):
             hint = "Write --set NAME=VALUE or --set NAME=VALUE,VALUE."
             raise InputError(f"{text!r} is not a setting", where="--set", hint=hint)
+        if name in found:
+            hint = f"Several values are one --set {name}=VALUE,VALUE."
+            raise InputError(f"{name} is set twice", where=f"--set {text}", hint=hint)
         found[name] = Setting(tuple(parse_value(v) for v in values.split(",")), "--set")
+        for value in found[name].values:
+            check_launch_option(name, value, f"--set {text}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"{value} is not a finite number", where=f"--set {text}")
     return found
 
 
@@ -54,7 +62,9 @@ def parse_range(text: str, where: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?\s*", part)
         if match is None:
-            raise InputError(f"{part.strip()!r} is not a number or range", where=where, hint=hint)
+            too_large = re.fullmatch(r"\s*\d+(:\d+){0,2}\s*", part)
+            problem = "has more than nine digits" if too_large else "is no positive number or range of them"
+            raise InputError(f"{part.strip()!r} {problem}", where=where, hint=hint)
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if first < 1 or last < first or step < 1:
             raise InputError(f"{part.strip()!r} is no range of positive numbers", where=where, hint=hint)
@@ -83,7 +93,8 @@ def knob_settings(
             settings[name] = Setting((knob.default,), "spec default")
             continue
         value = parse_value(given)
-        if isinstance(value, str) or isinstance(value, bool) != isinstance(knob.default, bool):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if isinstance(value, str) or not finite or isinstance(value, bool) != isinstance(knob.default, bool):
             raise InputError(
                 f"{given!r} is no value for the knob {name}",
                 where=f"environment variable {knob.env}",

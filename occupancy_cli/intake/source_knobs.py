@@ -76,7 +76,7 @@ def locate(target: str, *, search: Iterable[str] | None = None) -> tuple[Path, s
     importing anything.
     """
     text, _, kernel = target.partition(":")
-    if not (kernel.isidentifier() or not kernel):
+    if not (kernel.isidentifier() or not kernel or Path(text).expanduser().is_file()):
         text, kernel = target, ""
     path = Path(text).expanduser()
     if path.exists():

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.intake.expressions import parse_expression
@@ -20,6 +21,7 @@ from occupancy_cli.intake.yaml_file import Document, KeyPath, dotted, load_yaml
 
 SCHEMA = "occupancy/kernel-spec/1"
 PLACEHOLDER = "FILL:"
+MAX_ALIGN = 1 << 20
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 ELEMENT_TYPES = (
@@ -78,7 +80,7 @@ class Argument(_Strict):
 
     type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[64, 64]>")
     value: Scalar | None = Field(None, description="value or expression; needed for integers, since they specialize")
-    align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=1 << 20)
+    align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=MAX_ALIGN)
     heuristic: bool = Field(False, description="set by @triton.heuristics; the value given here is checked against it")
 
     @field_validator("type")
@@ -117,7 +119,7 @@ class Knob(_Strict):
 class ConfigProduct(_Strict):
     """Every combination of the values given."""
 
-    product: dict[Name, list[int | float | bool | str]]
+    product: dict[Name, Annotated[list[int | float | bool | str], Field(min_length=1)]]
 
 
 class ConfigTable(_Strict):
@@ -233,6 +235,22 @@ class KernelSpecFile(Launch):
     check: Check = Field(default_factory=Check.model_construct)
 
 
+def check_launch_option(name: str, value: Any, where: str) -> None:
+    """Refuse a value that no launch can have for `name`, one of `LAUNCH_OPTIONS`; any other name may have any value."""
+    least, power = {
+        "num_warps": (1, True),
+        "num_ctas": (1, True),
+        "num_stages": (0, False),
+        "maxnreg": (1, False),
+    }.get(name, (None, False))
+    if least is None or (name == "maxnreg" and value is None):
+        return
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not whole or (power and value & (value - 1)):
+        kind = "a power of two" if power else f"a whole number from {least} on"
+        raise InputError(f"{name} is {value!r}, not {kind}", where=where)
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a kernel spec file."""
     return KernelSpecFile.model_json_schema(by_alias=True)
@@ -244,7 +262,28 @@ def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
     _check_filled(document)
     spec = validate(document)
     _check_expressions(spec, document)
+    _check_options(spec, document)
     return spec, document
+
+
+def _check_options(spec: KernelSpecFile, document: Document) -> None:
+    """Refuse launch options that no launch can have, in the configs of the kernel and of those that follow it."""
+    launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
+    launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
+    for launch, at in launches:
+        if isinstance(launch.configs, ConfigProduct):
+            for name, values in launch.configs.product.items():
+                for i, value in enumerate(values):
+                    check_launch_option(name, value, document.where((*at, "configs", "product", name, i)))
+        elif isinstance(launch.configs, list):
+            for i, config in enumerate(launch.configs):
+                for name, value in config.items():
+                    if isinstance(value, (list, dict)):
+                        given = "a list" if isinstance(value, list) else "a mapping"
+                        hint = "Several values of a name: configs: {product: {NAME: [values]}}."
+                        where = document.where((*at, "configs", i, name))
+                        raise InputError(f"{given} where one value is needed", where=where, hint=hint)
+                    check_launch_option(name, value, document.where((*at, "configs", i, name)))
 
 
 def _check_filled(document: Document) -> None:
@@ -327,7 +366,7 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
     every = bad.errors(include_url=False)
     errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])]
     # Of a union's several complaints the one furthest inside speaks of what was meant.
-    error = max(errors or every, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden"))
+    error = max(errors or every, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden", e["type"] != "missing"))
     at = place(error)
     value = error.get("input")
     shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
@@ -338,6 +377,17 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
         return InputError(f"unknown key {at[-1]!r}", where=document.where(at), hint=hint)
     if error["type"] == "missing":
         return InputError(f"the key {at[-1]!r} is missing", where=document.where(at[:-1]))
+    if error["type"] in ("too_short", "too_long"):
+        counts = error["ctx"]
+        allowed = f"at least {counts['min_length']}" if "min_length" in counts else f"at most {counts['max_length']}"
+        return InputError(f"has {counts['actual_length']} values, {allowed} are needed", where=document.where(at))
+    if error["type"] in ("literal_error", "model_type", "dict_type"):
+        # Of a choice among several forms pydantic names one.
+        form, keys = _form_at(at), _keys_at(at)
+        if form or keys:
+            form = form or f"a mapping with the keys {', '.join(keys)}"
+            given = "a list" if isinstance(value, list) else repr(value)[:60]
+            return InputError(f"{given} is no value for it", where=document.where(at), hint=f"It is {form}.")
     message = error["msg"].removeprefix("Value error, ")
     return InputError(f"{message[0].lower()}{message[1:]}{shown}", where=document.where(at))
 
@@ -347,19 +397,39 @@ def _is_union_tag(part: str) -> bool:
 
 
 def _keys_at(at: KeyPath) -> list[str]:
-    """The valid keys of the mapping at `at`, by walking the models."""
-    models: list[Any] = [KernelSpecFile]
+    """The valid keys of the mapping at `at`."""
+    return list(_fields_in(_models_at(at)))
+
+
+def _form_at(at: KeyPath) -> str:
+    """What the schema says of the key at `at`, or of the list there; nothing for a name inside a mapping of names."""
+    while at and isinstance(at[-1], int):
+        at = at[:-1]
+    field = _fields_in(_models_at(at[:-1])).get(str(at[-1])) if at else None
+    if field is None:
+        return ""
+    if get_origin(field.annotation) is dict and not field.description:
+        return "a mapping from names, each with its own value"
+    return field.description or ""
+
+
+def _models_at(at: KeyPath) -> list[type[BaseModel]]:
+    """What the value at `at` may be, by walking the models."""
+    models: list[type[BaseModel]] = [KernelSpecFile]
     for part in at:
         if isinstance(part, int):
             continue
-        fields = {f.alias or n: f for m in models for n, f in m.model_fields.items()}
-        field = fields.get(part)
+        field = _fields_in(models).get(part)
         if field is None:  # a name of the user's inside a mapping such as `arguments`
             continue
         models = _models_in(field.annotation)
         if not models:
             return []
-    return list(dict.fromkeys(f.alias or n for m in models for n, f in m.model_fields.items()))
+    return models
+
+
+def _fields_in(models: list[type[BaseModel]]) -> dict[str, FieldInfo]:
+    return {f.alias or n: f for m in models for n, f in m.model_fields.items()}
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

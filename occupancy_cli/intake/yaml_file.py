@@ -59,6 +59,8 @@ def find_file(path: Path) -> Path:
         return path
     if path.is_dir():
         raise InputError("is a folder, not a file", where=str(path))
+    if path.exists():
+        raise InputError("is no ordinary file (a device or a pipe)", where=str(path))
     raise InputError("no such file", where=str(path), hint=_elsewhere(path))
 
 
