@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -80,6 +81,42 @@ def test_ctrl_c_prints_what_is_done_and_leaves_nothing(running: tuple[subprocess
     assert [line for line in out.splitlines() if line.split()[:1] == ["32"] and "yes" in line]
     assert gone(folder)
     assert ResultCache(folder / "cache").info().trouble == ""
+
+
+SPEC = """
+schema: occupancy/kernel-spec/1
+kernel: slow.py:slow
+shapes: {block: BLOCKS}
+arguments: {x_ptr: "*fp32"}
+constexprs: {BLOCK: block, WAIT: 1}
+"""
+
+
+def test_after_ctrl_c_nothing_more_is_begun_and_check_says_what_it_knows(tmp_path: Path) -> None:
+    """Two specs: the second's config never ends. After Ctrl-C the first's finding is printed, the exit code 130."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    for name, block in (("a.yaml", 32), ("b.yaml", 64), ("c.yaml", 16)):
+        (tmp_path / name).write_text(SPEC.replace("BLOCKS", str(block)))
+    cache = tmp_path / "cache"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "occupancy_cli", "check", "a.yaml", "b.yaml", "c.yaml", "--format", "json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "OCCUPANCY_CACHE_DIR": str(cache)},
+    )  # fmt: skip
+    for _ in range(600):
+        if cache.is_dir() and ResultCache(cache).info().records >= 2:
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    report = json.loads(out)
+    assert report["interrupted"] is True
+    assert report["findings"][0]["level"] == "ok"
+    assert gone(tmp_path)
+    assert ResultCache(cache).info().records == 2  # nothing of c.yaml
 
 
 def test_kill_9_leaves_no_worker_and_a_sound_cache(running: tuple[subprocess.Popen[str], Path]) -> None:

@@ -42,21 +42,17 @@ def check(
     """
     findings: list[schema.Finding] = []
     everything: list[AnalyzedPoint] = []
-    for given, gpus in kernels:
-        budgets = given.spec.check.budgets
-        needs_registers = bool(budgets.model_dump(exclude_none=True, exclude={"max_shared_bytes"}))
-        if isinstance(given.spec.configs, ConfigTable):
-            stop = _stop(needs_registers)
-            tables = Tables(given, gpus or None, resolve or load_gpu, service, sets, stop)
-            everything += [AnalyzedPoint(j.point, (j.outcome,)) for j in tables.judged if j.point and j.outcome]
-            findings += _table_findings(tables)
-            continue
-        for gpu in gpus:
-            kernel = prepare(given, gpu, service.describe, sets, os.environ)
-            chosen = _each_knob_value(kernel, gpu, _stop(needs_registers)(gpu), sets)
-            analyzed = compile_points(kernel, gpu, service, chosen)
-            everything += analyzed
-            findings += _findings(kernel, gpu, analyzed)
+    try:
+        for given, gpus in kernels:
+            for found, analyzed in _checked(given, gpus, service, sets, resolve):
+                findings += found
+                everything += analyzed
+                if service.interrupted:
+                    raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        if not findings:
+            raise
+        service.interrupted = True
     return schema.Report(
         command="check",
         toolchain=toolchain(service, everything),
@@ -64,6 +60,29 @@ def check(
         notes=notes_of(service, everything),
         interrupted=service.interrupted,
     )
+
+
+def _checked(
+    given: KernelInput,
+    gpus: Sequence[GpuProfile],
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    resolve: ResolveGpu | None,
+) -> Iterator[tuple[list[schema.Finding], list[AnalyzedPoint]]]:
+    """The findings of one spec, GPU by GPU, and what was compiled for them."""
+    budgets = given.spec.check.budgets
+    needs_registers = bool(budgets.model_dump(exclude_none=True, exclude={"max_shared_bytes"}))
+    if isinstance(given.spec.configs, ConfigTable):
+        stop = _stop(needs_registers)
+        tables = Tables(given, gpus or None, resolve or load_gpu, service, sets, stop)
+        judged = [AnalyzedPoint(j.point, (j.outcome,)) for j in tables.judged if j.point and j.outcome]
+        yield list(_table_findings(tables)), judged
+        return
+    for gpu in gpus:
+        kernel = prepare(given, gpu, service.describe, sets, os.environ)
+        chosen = _each_knob_value(kernel, gpu, _stop(needs_registers)(gpu), sets)
+        analyzed = compile_points(kernel, gpu, service, chosen)
+        yield list(_findings(kernel, gpu, analyzed)), analyzed
 
 
 def _stop(needs_registers: bool) -> Callable[[GpuProfile], int]:

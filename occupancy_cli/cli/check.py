@@ -54,4 +54,4 @@ def check(
     ) as service:
         report = run(kernels, service, parse_settings(sets or []), lambda name: options.resolve_gpu(name, hw_profiles))
     options.print_report(report, output_format)
-    raise typer.Exit(exit_code(report))
+    raise typer.Exit(130 if report.interrupted else exit_code(report))

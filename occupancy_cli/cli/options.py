@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from occupancy_cli.cli.console import Format
-from occupancy_cli.errors import InputError
+from occupancy_cli.errors import InputError, OccupancyError
 
 if TYPE_CHECKING:
     from occupancy_cli.analysis.recommend import Workload
@@ -102,7 +102,7 @@ def compile_service(
             engine = stack.enter_context(dask_executor(executor.removeprefix("dask://")))
         elif executor != "local":
             raise InputError(f"{executor!r} is no executor", where="--executor", hint="local, or dask://host:port.")
-        yield stack.enter_context(
+        service = stack.enter_context(
             CompileService(
                 limits=Limits(timeout, int(memory_gb * 2**30)),
                 jobs=jobs,
@@ -111,6 +111,12 @@ def compile_service(
                 progress=stack.enter_context(_progress()),
             )
         )
+        try:
+            yield service
+        except OccupancyError as bad:
+            if service.interrupted:  # what it misses is what Ctrl-C kept from it
+                raise KeyboardInterrupt from bad
+            raise
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # imported when a worker is started: most runs find all they 
 CAPTURED_CHARACTERS = 4_000
 # How often a silent worker is looked at: a process that it started may hold its pipe open after it is gone.
 _LOOK_SECONDS = 0.5
+_CAPTURE = "output"
 _GUARD = 'read _; kill -9 -"$1"; rm -rf "$2"'
 
 _all: set[WorkerClient] = set()
@@ -71,6 +72,7 @@ class WorkerClient:
         self._guard: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._asked = 0
+        self._changing = threading.Lock()
         with _all_lock:
             _all.add(self)
 
@@ -84,7 +86,7 @@ class WorkerClient:
             process.stdin.write(json.dumps({**message, "id": self._asked}).encode() + b"\n")
             process.stdin.flush()
             line = self._read_line(process, deadline)
-        except (BrokenPipeError, EOFError):
+        except (BrokenPipeError, EOFError, ValueError):  # ValueError: closed meanwhile
             raise self._died(process) from None
         except TimeoutError:
             output = self._captured()
@@ -109,37 +111,37 @@ class WorkerClient:
         import tempfile
 
         self.close()
-        self._folder = tempfile.TemporaryDirectory(prefix="occupancy-worker-")
-        command = [sys.executable, "-u", "-m", self.module, str(self._capture())]
-        self._process = subprocess.Popen(
-            [*command, str(self.limits.memory_bytes)],
+        folder = tempfile.TemporaryDirectory(prefix="occupancy-worker-")
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-m", self.module, f"{folder.name}/{_CAPTURE}", str(self.limits.memory_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            env=_environment(self._folder.name),
+            env=_environment(folder.name),
         )
-        self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD, "sh", str(self._process.pid), self._folder.name],
+        guard = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, "sh", str(process.pid), folder.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        with self._changing:
+            self._process, self._guard, self._folder = process, guard, folder
         with _all_lock:
             _all.add(self)
-        return self._process
-
-    def _capture(self) -> Path:
-        assert self._folder is not None
-        return Path(self._folder.name) / "output"
+        return process
 
     def _captured(self) -> str:
+        folder = self._folder
+        if folder is None:
+            return ""
         try:
-            with self._capture().open("rb") as file:
+            with (Path(folder.name) / _CAPTURE).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * CAPTURED_CHARACTERS))
                 return file.read().decode(errors="replace")[-CAPTURED_CHARACTERS:]
-        except (OSError, AssertionError):
+        except OSError:
             return ""
 
     def _read_line(self, process: subprocess.Popen[bytes], deadline: float) -> bytes:
@@ -181,8 +183,10 @@ class WorkerClient:
 
     def close(self) -> None:
         """End the process and whatever it started, at once."""
-        process, self._process = self._process, None
-        guard, self._guard = self._guard, None
+        with self._changing:
+            process, self._process = self._process, None
+            guard, self._guard = self._guard, None
+            folder, self._folder = self._folder, None
         for started in filter(None, (guard, process)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(started.pid, signal.SIGKILL)
@@ -191,9 +195,9 @@ class WorkerClient:
                 with contextlib.suppress(OSError):
                     if pipe is not None:
                         pipe.close()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if folder is not None:
+            with contextlib.suppress(OSError):  # a second Ctrl-C in the midst of it, among others
+                folder.cleanup()
         with _all_lock:
             _all.discard(self)
 

@@ -99,6 +99,9 @@ def perform(message: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         return client.ask(message)
     except WorkerFailure as failed:
         return {"error": failed.kind, "message": failed.message, "output": failed.output}
+    except OSError as bad:
+        # No process, no memory for one, or no room for its files.
+        return {"error": "crash", "message": f"no compiler process could be started: {bad}", "output": ""}
 
 
 def cpu_count() -> int:
@@ -111,7 +114,7 @@ class CompileService:
 
     `jobs` is how many compiles run at once (default: the cores of this machine), `executor` what runs them,
     `progress` is called as they finish. `interrupted` is set once Ctrl-C cut a run short: outcomes not reached have
-    the kind "interrupted".
+    the kind "interrupted", and nothing more is compiled.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class CompileService:
         self._executor = executor
         self._progress = progress
         self._threads: ThreadPoolExecutor | None = None
+        self._submitted: set[Future[dict[str, Any]]] = set()
 
     def __enter__(self) -> CompileService:
         return self
@@ -143,10 +147,16 @@ class CompileService:
     def close(self) -> None:
         """End the workers."""
         if self._threads is not None:
+            from concurrent.futures import wait
+
+            self._threads.shutdown(wait=False, cancel_futures=True)
             close_all()
-            self._threads.shutdown(cancel_futures=True)
-            close_all()  # a worker that was being started meanwhile
+            while running := [f for f in list(self._submitted) if not f.done()]:
+                wait(running, timeout=0.05)
+                close_all()  # a worker that was being started meanwhile
+            self._threads.shutdown()
             self._threads = None
+        self._submitted.clear()
 
     # --- what a kernel is ---
 
@@ -173,14 +183,17 @@ class CompileService:
         return [dict(c) for c in answer["configs"]]
 
     def _one(self, message: Mapping[str, Any], *, warm_others: bool = False) -> dict[str, Any]:
+        if self.interrupted:
+            raise KeyboardInterrupt
         fresh = self._executor is None and self._threads is None
-        future = self._pool().submit(perform, message, self.limits)
+        future = self._submit(message)
         if warm_others and fresh:
             for _ in range(min(self.jobs - 1, _WARMED_AHEAD)):
-                self._pool().submit(perform, {"action": "warm"}, self.limits)
+                self._submit({"action": "warm"})
         try:
             return future.result()
         except KeyboardInterrupt:
+            self.interrupted = True
             close_all()
             raise
 
@@ -221,17 +234,19 @@ class CompileService:
         outcomes: dict[_Index, CompileOutcome] = {}
         if not todo:
             return outcomes
+        not_reached = CompileOutcome(None, "interrupted", "not compiled: interrupted")
+        if self.interrupted:
+            return dict.fromkeys(todo, not_reached)
         from concurrent.futures import as_completed
 
         started = time.monotonic()
         futures: dict[Future[dict[str, Any]], _Index] = {}
         try:
-            pool = self._pool()
             for index, request in self._longest_first(todo):
                 message = {"action": "compile", "request": request.to_message()}
                 if keep_in is not None:
                     message["keep_in"] = str(keep_in)
-                futures[pool.submit(perform, message, self.limits)] = index
+                futures[self._submit(message)] = index
             for future in as_completed(futures):
                 index = futures[future]
                 outcomes[index] = self._finish(todo[index], future)
@@ -245,7 +260,7 @@ class CompileService:
                 future.cancel()
             close_all()
             for index in todo:
-                outcomes.setdefault(index, CompileOutcome(None, "interrupted", "not compiled: interrupted"))
+                outcomes.setdefault(index, not_reached)
         return outcomes
 
     def _longest_first(self, todo: Mapping[_Index, CompileRequest]) -> list[tuple[_Index, CompileRequest]]:
@@ -294,6 +309,12 @@ class CompileService:
     def _key(self, identity: Mapping[str, Any]) -> str:
         text = json.dumps({"format": FORMAT, **self._toolchain, **identity}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def _submit(self, message: Mapping[str, Any]) -> Future[dict[str, Any]]:
+        future = self._pool().submit(perform, message, self.limits)
+        self._submitted.add(future)
+        future.add_done_callback(self._submitted.discard)
+        return future
 
     def _pool(self) -> Executor:
         if self._executor is not None:
