@@ -14,6 +14,7 @@ import pytest
 from occupancy_cli.compile import cache as cache_module
 from occupancy_cli.compile.cache import ResultCache
 from occupancy_cli.compile.worker import EnvironmentReads
+from occupancy_cli.errors import InputError
 
 
 def put(cache: ResultCache, key: str, value: int, file: Path) -> None:
@@ -86,6 +87,33 @@ def test_a_changed_payload_is_not_trusted(tmp_path: Path, source: Path) -> None:
     assert again.info().records == 0  # and it is gone
 
 
+@pytest.mark.parametrize(
+    "change", ["payload = x'ff00fe'", "payload = CAST(x'ff00fe' AS TEXT)", "depends = 7", "depends = 'zzz'"]
+)
+def test_a_record_of_random_bytes_is_none(tmp_path: Path, source: Path, change: str) -> None:
+    cache = ResultCache(tmp_path / "c")
+    put(cache, "k", 1, source)
+    cache.close()
+    with sqlite3.connect(cache.path) as raw:
+        raw.execute(f"UPDATE results SET {change}")
+    again = ResultCache(tmp_path / "c")
+    assert again.get("k") is None
+    assert again.trouble == ""
+    put(again, "k", 2, source)
+    assert again.get("k") == {"value": 2}
+
+
+@pytest.mark.parametrize("depends", ["{}", "[]", '{"files": 1, "env": {}}'])
+def test_a_record_of_another_shape_is_none(tmp_path: Path, depends: str) -> None:
+    cache = ResultCache(tmp_path / "c")
+    cache.put("k", {"value": 1}, files={}, env={}, triton="3.9.0")
+    cache.close()
+    digest = hashlib.sha256((depends + "{}").encode()).hexdigest()
+    with sqlite3.connect(cache.path) as raw:
+        raw.execute("UPDATE results SET depends = ?, payload = '{}', digest = ?", (depends, digest))
+    assert ResultCache(tmp_path / "c").get("k") is None
+
+
 @pytest.mark.parametrize("damage", [b"not a database at all" * 100, b"", b"SQLite format 3\x00" + b"\xff" * 4000])
 def test_a_damaged_file_is_set_aside(tmp_path: Path, source: Path, damage: bytes) -> None:
     first = ResultCache(tmp_path / "c")
@@ -108,11 +136,20 @@ def test_a_folder_that_cannot_be_made_only_turns_the_cache_off(tmp_path: Path, s
     assert "file/cache" in cache.trouble
 
 
+def test_a_cache_that_cannot_be_cleared_is_one_error(tmp_path: Path) -> None:
+    cache = ResultCache(tmp_path / "c")
+    cache.path.mkdir(parents=True)
+    with pytest.raises(InputError, match="cannot be removed"):
+        cache.clear()
+
+
 def test_clear_forgets_everything(tmp_path: Path, source: Path) -> None:
     cache = ResultCache(tmp_path / "c")
     put(cache, "a", 1, source)
+    (cache.folder / "results-1.sqlite").write_bytes(b"of an earlier version")
     put(cache, "b", 2, source)
     assert cache.clear() == 2
+    assert not list(cache.folder.iterdir())
     assert cache.get("a") is None
     assert ResultCache(tmp_path / "c").info().records == 0
 

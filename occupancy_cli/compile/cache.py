@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.compile.file_reads import fingerprint
+from occupancy_cli.errors import InputError
 
 FORMAT = 2
 MAX_BYTES = 1 << 30
@@ -80,10 +81,10 @@ class ResultCache:
         """
         sql = "SELECT depends, payload, digest FROM results WHERE key = ? ORDER BY made DESC"
         for depends, payload, digest in self._run(sql, (key,)) or []:
-            if hashlib.sha256((depends + payload).encode()).hexdigest() != digest:
+            if not (isinstance(depends, str) and isinstance(payload, str)) or _digest(depends, payload) != digest:
                 self._run("DELETE FROM results WHERE key = ? AND depends = ?", (key, depends), write=True)
                 continue
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 if self._holds(json.loads(depends), device or {}):
                     found: dict[str, Any] = json.loads(payload)
                     if accept is None or accept(found):
@@ -107,8 +108,7 @@ class ResultCache:
         """
         depends = json.dumps({"files": dict(files), "env": dict(env), "device": dict(device or {})}, sort_keys=True)
         text = json.dumps(dict(payload), sort_keys=True)
-        digest = hashlib.sha256((depends + text).encode()).hexdigest()
-        row = (key, depends, text, digest, triton, seconds, time.time())
+        row = (key, depends, text, _digest(depends, text), triton, seconds, time.time())
         self._make_room()
         self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row, write=True)
 
@@ -124,12 +124,20 @@ class ResultCache:
         return CacheInfo(str(self.path), sum(n for _, n in rows), size, tuple(t for t, _ in rows), self.trouble)
 
     def clear(self) -> int:
-        """Remove every record and the file, those of other versions of this tool too; how many records there were."""
+        """Remove every record, those of other versions of this tool too; returns how many there were of this one's.
+
+        `InputError` when they cannot be removed.
+        """
         count = self.info().records
         self.close()
-        for file in self.folder.glob("results-*.sqlite*"):
-            with contextlib.suppress(FileNotFoundError):
-                file.unlink()
+        try:
+            self._remove()
+            for file in self.folder.glob("results-*.sqlite*"):
+                file.unlink(missing_ok=True)
+        except OSError as bad:
+            raise InputError(
+                f"the result cache cannot be removed: {bad.strerror or bad}", where=str(self.path)
+            ) from bad
         self.trouble = ""
         return count
 
@@ -195,6 +203,7 @@ class ResultCache:
         mode = "ro" if read_only else "rwc"
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, timeout=20, check_same_thread=False)
+        connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged one fails its digest
         if not read_only:
             connection.execute(_TABLE)
         return connection
@@ -205,7 +214,16 @@ class ResultCache:
             self._connection.close()
             self._connection = None
         try:
-            self.path.unlink()
+            self._remove()
         except OSError:
             return False
         return True
+
+    def _remove(self) -> None:
+        # The journals too: one that is left would be played back into the next file of that name.
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+
+
+def _digest(depends: str, payload: str) -> str:
+    return hashlib.sha256((depends + payload).encode()).hexdigest()

@@ -163,19 +163,22 @@ class CompileService:
     def describe(self, source: KernelSource, target: Target) -> KernelDescription:
         """Signature and decorators of a kernel; `InputError` or `CompileError` says why it did not load."""
         key = self._key({"describe": asdict(source), "arch": target.arch})
-        answer = self.cache.get(key, device=vars(target)) if self.cache else None
-        if answer is None:
-            message = {"action": "describe", "source": asdict(source), "target": asdict(target)}
-            answer = self._one(message, warm_others=True)
-            _raise_failure(answer, source)
-            self._remember(key, {"described": answer["described"]}, answer)
-        found = answer["described"]
-        return KernelDescription(found["name"], tuple(found["params"]), found["autotune"], tuple(found["heuristics"]))
+        known = self.cache.get(key, device=vars(target)) if self.cache else None
+        if known is not None:
+            with contextlib.suppress(KeyError, TypeError):
+                return _description(known["described"])
+        message = {"action": "describe", "source": asdict(source), "target": asdict(target)}
+        answer = self._one(message, warm_others=True)
+        _raise_failure(answer, source)
+        self._remember(key, {"described": answer["described"]}, answer)
+        return _description(answer["described"])
 
     def pruned_configs(self, request: CompileRequest) -> list[dict[str, Any]]:
         """The autotune configs that `prune_configs_by` leaves for this launch."""
         key = self._key({"prune": replace(request, exact_values=True).identity()})
-        answer = self.cache.get(key, device=vars(request.target)) if self.cache else None
+        answer = (
+            self.cache.get(key, lambda found: "configs" in found, device=vars(request.target)) if self.cache else None
+        )
         if answer is None:
             answer = self._one({"action": "prune", "request": request.to_message()})
             _raise_failure(answer, request.source)
@@ -225,10 +228,16 @@ class CompileService:
     def _recall(self, request: CompileRequest) -> CompileOutcome | None:
         if self.cache is None:
             return None
+        target = vars(request.target)
         payload = self.cache.get(
-            self._key(request.identity()), lambda found: _sufficient(found, request), device=vars(request.target)
+            self._key(request.identity()), lambda found: _sufficient(found, request), device=target
         )
-        return None if payload is None else replace(outcome_from(payload), cached=True)
+        if payload is None:
+            return None
+        try:
+            return replace(outcome_from(payload), cached=True)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None  # not what this version writes
 
     def _run(self, todo: Mapping[_Index, CompileRequest], keep_in: Path | None) -> dict[_Index, CompileOutcome]:
         outcomes: dict[_Index, CompileOutcome] = {}
@@ -324,6 +333,10 @@ class CompileService:
 
             self._threads = ThreadPoolExecutor(self.jobs, thread_name_prefix="compile")
         return self._threads
+
+
+def _description(found: Mapping[str, Any]) -> KernelDescription:
+    return KernelDescription(found["name"], tuple(found["params"]), found["autotune"], tuple(found["heuristics"]))
 
 
 def _size(request: CompileRequest) -> float:
