@@ -10,12 +10,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "validation"))
 
 from surfaces import MEASURED, read_surface
 
-from occupancy_cli.compile.ir_work import read_work, trip_counts, with_sass
-from occupancy_cli.compile.ttgir import element_bits, parse_ttgir
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.occupancy import occupancy
 from occupancy_cli.model.profiles import load_gpu
 from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
+from occupancy_cli.readers.ttgir import element_bits, parse_ttgir
 
 VALUES = {
     "H": 16, "topk": 512, "nsplit": 6, "tiles_per_split": 6, "page_size": 64, "page_bytes": 37376, "scale_off": 36864,

@@ -5,8 +5,8 @@ import re
 import pytest
 from surface_code import recorded, split
 
-from occupancy_cli.compile.sass import loop_mix, main_loop, parse_sass, specialized_warps, warp_path
 from occupancy_cli.errors import InputError, UnknownNameError
+from occupancy_cli.readers.sass import loop_mix, main_loop, parse_sass, specialized_warps, warp_path
 
 
 def test_control_bits_are_read_from_the_encoding():

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from occupancy_cli.compile.ir_work import read_work
 from occupancy_cli.compile.timing import read_iterations
-from occupancy_cli.compile.ttgir import parse_ttgir
 from occupancy_cli.model.work import LaunchShape
+from occupancy_cli.readers.ir_work import read_work
+from occupancy_cli.readers.ttgir import parse_ttgir
 
 KERNEL = """
 import triton

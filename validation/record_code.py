@@ -23,8 +23,8 @@ import triton
 from surfaces import _value, integer_arguments, read_surface, variant_key
 from triton.runtime import driver
 
-from occupancy_cli.compile.cubin import read_cubin
 from occupancy_cli.compile.triton_front import CompileOnlyDriver, TensorStandIn, compile_plainly
+from occupancy_cli.readers.cubin import read_cubin
 
 NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
 

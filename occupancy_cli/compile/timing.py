@@ -17,15 +17,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.compile.ir_values import LOADED_LENGTH
-from occupancy_cli.compile.ir_work import read_work, trip_counts, with_sass
 from occupancy_cli.compile.request import TimeOn
-from occupancy_cli.compile.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.intake.expressions import parse_expression
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.profiles import load_gpu
 from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.readers.ir_values import LOADED_LENGTH
+from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
+from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
 
 DISASSEMBLY_SECONDS = 60
 

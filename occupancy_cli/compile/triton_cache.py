@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from occupancy_cli.compile.cubin import CubinKernel, read_cubin
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.readers.cubin import CubinKernel, read_cubin
 
 MAX_METADATA_BYTES = 4 << 20
 MAX_CUBIN_BYTES = 256 << 20

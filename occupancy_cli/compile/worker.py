@@ -262,7 +262,8 @@ def _prune(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
-    from occupancy_cli.compile import cubin, triton_front
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.readers import cubin
 
     request = CompileRequest.from_message(message["request"])
     kernel = _kernel(message["request"]["source"])
@@ -406,7 +407,8 @@ def _tool_hashes(env: Mapping[str, str | None]) -> dict[str, str | None]:
 def _import_compiler() -> None:
     # All of Triton and what reads cubins is imported before any kernel file puts its folder on the path: a file there
     # called copy.py or token.py must not take the place of the standard library's.
-    from occupancy_cli.compile import cubin, triton_front  # noqa: F401
+    from occupancy_cli.compile import triton_front  # noqa: F401
+    from occupancy_cli.readers import cubin  # noqa: F401
 
 
 def _install(message: Mapping[str, Any]) -> None:

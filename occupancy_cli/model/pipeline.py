@@ -1,7 +1,7 @@
 """How long an SM takes over a kernel's instructions: a simulation of one scheduler, from the kernel's own SASS.
 
 The compiler writes into every instruction how many cycles to stall after it and which scoreboards to wait for
-(`compile.sass` reads both). With the rate of each pipe and the latency of memory that is enough to run the warps of one
+(`readers.sass` reads both). With the rate of each pipe and the latency of memory that is enough to run the warps of one
 scheduler in order, as the hardware does, and to see what an iteration of the main loop costs one CTA alone and how much
 slower it gets with each CTA more on the SM. An SM's schedulers run alike, so one is simulated and what they share
 (shared memory and L1, the path to the L2) is taken to be used by all of them at once.
@@ -48,7 +48,7 @@ m16n8k16 (H200). Elsewhere it is the peak."""
 
 
 class Step(NamedTuple):
-    """One instruction of a warp: what `compile.sass` read of it.
+    """One instruction of a warp: what `readers.sass` read of it.
 
     `stall` is the cycles until the warp's next instruction at the earliest; `write_barrier` and `read_barrier` the
     scoreboard (0 to 5; 7 is none) that the instruction releases when its result, or its operands, are done with;

@@ -1,7 +1,7 @@
 """What one CTA of a kernel does, and how a launch deals the work out.
 
 `CtaWork` holds the work of one CTA of one specialization: bytes, FLOPs and the instruction mix of its main loop. It
-comes from a spec, from the kernel's IR (`compile.ir_work`) and from its SASS (`compile.sass`); what nobody knows stays
+comes from a spec, from the kernel's IR (`readers.ir_work`) and from its SASS (`readers.sass`); what nobody knows stays
 None and makes the time estimate say so. `LaunchShape` holds the grid and how many iterations of the main loop each CTA
 runs, in launch order: the hardware starts CTAs by linear block index, x fastest (the order is not promised by CUDA's
 programming guide, but is what the work distributor does).

@@ -25,10 +25,10 @@ from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from occupancy_cli.compile import cubin
 from occupancy_cli.compile.capture.recorder import Recorder, Tuned
 from occupancy_cli.compile.capture.traced import traced_axes
 from occupancy_cli.compile.triton_front import CompileOnlyDriver
+from occupancy_cli.readers import cubin
 
 INTERNALS: tuple[tuple[Any, str], ...] = (
     (JITFunction, "run"),

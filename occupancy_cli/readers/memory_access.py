@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.compile.ttgir import numbers_in
+from occupancy_cli.readers.ttgir import numbers_in
 
 Ints = npt.NDArray[np.int64]
 Axes = tuple[tuple[int, int], ...]

@@ -22,7 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.compile.ir_values import (
+from occupancy_cli.model.pipeline import time_path
+from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.model.sm_rates import DRAM_BANDWIDTH_SHARE, SmGpu, dram_share, l1_bytes, sm_rates
+from occupancy_cli.model.work import CtaWork
+from occupancy_cli.readers.ir_values import (
     ACCESSES,
     BULK_LOADS,
     BULK_STORES,
@@ -34,8 +38,8 @@ from occupancy_cli.compile.ir_values import (
     Reader,
     simplified,
 )
-from occupancy_cli.compile.memory_access import Axes, MemoryAccess, run_bytes
-from occupancy_cli.compile.sass import (
+from occupancy_cli.readers.memory_access import Axes, MemoryAccess, run_bytes
+from occupancy_cli.readers.sass import (
     SassKernel,
     loop_loads,
     loop_mix,
@@ -44,11 +48,7 @@ from occupancy_cli.compile.sass import (
     specialized_warps,
     warp_path,
 )
-from occupancy_cli.compile.ttgir import TensorType, TtgirKernel, element_bits, parse_ttgir, tensor_types
-from occupancy_cli.model.pipeline import time_path
-from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_rates import DRAM_BANDWIDTH_SHARE, SmGpu, dram_share, l1_bytes, sm_rates
-from occupancy_cli.model.work import CtaWork
+from occupancy_cli.readers.ttgir import TensorType, TtgirKernel, element_bits, parse_ttgir, tensor_types
 
 Floats = npt.NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from occupancy_cli.compile.memory_access import Axes, Ints, MemoryAccess, layout_of, touched
-from occupancy_cli.compile.ttgir import Function, Operation, element_bits, numbers_in, tensor_types
+from occupancy_cli.readers.memory_access import Axes, Ints, MemoryAccess, layout_of, touched
+from occupancy_cli.readers.ttgir import Function, Operation, element_bits, numbers_in, tensor_types
 
 SECTOR_BYTES = 32
 _MOST_ELEMENTS = 1 << 20  # tensors beyond are not evaluated
