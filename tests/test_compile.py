@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from occupancy_cli.analysis.analyze import compile_points
+from occupancy_cli.analysis.analyze import compile_points, time_on
 from occupancy_cli.analysis.plan import DEFAULT_OPTIONS, Kernel, points, prepare, target_of
 from occupancy_cli.compile.cache import ResultCache
 from occupancy_cli.compile.client import Limits
@@ -579,6 +579,24 @@ def test_an_edit_of_what_the_kernel_file_reads_misses(tmp_path: Path) -> None:
     assert blocks() == ([64, 128, 256], [64, 128, 256])
     (tmp_path / "most.txt").write_text("128")
     assert blocks() == ([64, 128, 256], [64, 128])
+
+
+def test_files_beside_the_kernel_named_as_the_standard_librarys_take_nobodys_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when the working directory has them nor in a compile that loads numpy late, to read a time."""
+    kernel = broken(tmp_path, KERNEL, "kernel.py")
+    for name in ("random", "secrets", "queue", "heapq", "fractions", "statistics", "tempfile", "yaml", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    gpu = load_gpu("rtx-pro-6000")
+    one = dataclasses.replace(request(kernel), time_on=time_on(gpu))
+    # A module is looked for in the working directory, as Python does.
+    named = dataclasses.replace(one, source=KernelSource("plain", module="kernel"))
+    with CompileService(limits=QUICK, jobs=1) as service:
+        for outcome in service.compile_all([one, named]):
+            assert outcome.ok, outcome.message
+            assert outcome.timings
 
 
 def test_what_another_kernel_had_loaded_counts_for_this_one_too(tmp_path: Path) -> None:

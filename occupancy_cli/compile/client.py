@@ -34,6 +34,18 @@ _LOOK_SECONDS = 0.5
 _CAPTURE = "output"
 _GUARD = 'read _; kill -9 -"$1"; rm -rf "$2"'
 
+# As `python -m`, but without the working directory on the path: a file there called random.py or queue.py must not take
+# the place of the standard library's. The first argument is where this package lies, if it is not installed.
+_START = """
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
+here = sys.argv.pop(1)
+if here not in sys.path:
+    sys.path.insert(0, here)
+import runpy
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+
 _all: set[WorkerClient] = set()
 _all_lock = threading.Lock()
 
@@ -113,7 +125,10 @@ class WorkerClient:
         self.close()
         folder = tempfile.TemporaryDirectory(prefix="occupancy-worker-")
         process = subprocess.Popen(
-            [sys.executable, "-u", "-m", self.module, f"{folder.name}/{_CAPTURE}", str(self.limits.memory_bytes)],
+            [
+                *(sys.executable, "-u", "-c", _START, str(Path(__file__).resolve().parents[2]), self.module),
+                *(f"{folder.name}/{_CAPTURE}", str(self.limits.memory_bytes)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -226,6 +241,4 @@ atexit.register(close_all)
 
 def _environment(folder: str) -> dict[str, str]:
     """The worker's environment: this one's, the folder this tool was imported from, and a folder for what it writes."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder}
+    return os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder}

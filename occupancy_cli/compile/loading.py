@@ -17,7 +17,7 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -37,7 +37,7 @@ class Modules:
     """The modules that belong to one way of loading, while they are not in `sys.modules`."""
 
     root: str = ""
-    """The folder that is first on `sys.path` while these modules are in; "" for an installed module."""
+    """The folder that is first on `sys.path` while these modules are in; for a module's name the working directory."""
     stand_ins: StandIns | None = None
     set_aside: dict[str, ModuleType] = field(default_factory=dict)
     displaced: dict[str, ModuleType] = field(default_factory=dict)
@@ -179,7 +179,7 @@ def _import_plainly(source: Mapping[str, Any]) -> ModuleType:
 
 
 def _root_of(source: Mapping[str, Any]) -> str:
-    return str(locate(Path(source["file"]))[0]) if source["file"] else ""
+    return str(locate(Path(source["file"]))[0]) if source["file"] else str(Path.cwd())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -392,6 +392,22 @@ def _stood_in_tops() -> set[str]:
     if used is None:
         return set()
     return {name for name in (*used.reasons, *used.hidden) if "." not in name}
+
+
+@contextlib.contextmanager
+def left_aside() -> Iterator[None]:
+    """While active, imports do not look among a kernel's files; what they bring stays when others are switched in.
+
+    For what the tool itself does between two steps of a compile: libraries import parts of themselves when used.
+    """
+    before = _current[0] if _current else None
+    _switch(Modules())
+    try:
+        yield
+        _baseline.update(sys.modules)
+    finally:
+        if before is not None:
+            _switch(before)
 
 
 def _switch(to: Modules) -> None:
