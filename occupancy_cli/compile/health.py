@@ -69,7 +69,8 @@ def _triton(arch: int) -> list[Part]:
             "tested with 3.4 to 3.9",
             "" if answer["supported"] else "results may be wrong with this version",
         ),
-        Part("ptxas", bool(answer["ptxas"]), answer["ptxas"] or "not found", "registers and spills are unknown"),
+        # Triton asks for its version before anything else, so that without it there is no shared memory either.
+        Part("ptxas", bool(answer["ptxas"]), answer["ptxas"] or "not found", compiling, needed=True),
     ]
     for tool, disables in (
         ("cuobjdump", "nothing: cubins are read directly"),

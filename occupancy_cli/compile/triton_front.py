@@ -402,6 +402,20 @@ class EarlyStopUnavailable(RuntimeError):
     """This Triton's `make_llir` cannot be stopped after shared-memory allocation; only a plain compile is possible."""
 
 
+def _require_early_stop() -> None:
+    """Raise `EarlyStopUnavailable` where this Triton lacks what `_make_llir` calls and replaces."""
+    make_llir = getattr(nvidia_compiler.CUDABackend, "make_llir", None)
+    lacks = [name for name in ("ir", "passes", "nvidia") if not hasattr(nvidia_compiler, name)]
+    if make_llir is not None and not lacks:
+        try:
+            inspect.signature(make_llir).bind("backend", "module", "metadata", "options", "capability")
+            return
+        except TypeError:
+            pass
+    what = f"no {', '.join(lacks)}" if lacks else "another make_llir"
+    raise EarlyStopUnavailable(f"Triton {VERSION} has {what} in triton.backends.nvidia.compiler")
+
+
 @contextlib.contextmanager
 def watching_allocation(allocation: Allocation) -> Iterator[None]:
     """While active, every compile fills `allocation` on its way, and ends there when it says so."""
@@ -483,6 +497,7 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
     `EarlyStopUnavailable` where this Triton cannot be watched.
     """
     _, jit = layers(kernel)
+    _require_early_stop()
     allocation = Allocation(stop_above)
     jit.device_caches.clear()  # a binary compiled before would come back without passing by
     try:
