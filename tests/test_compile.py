@@ -146,6 +146,51 @@ def test_no_internal_of_triton_has_moved() -> None:
     assert answer["triton"] == triton_version()
 
 
+@pytest.mark.parametrize(
+    ("moved", "says"),
+    [
+        ("CUDABackend.make_llir = lambda self, a: None", "has another make_llir"),
+        ("CUDABackend.make_llir = lambda self, *, module: None", "has another make_llir"),
+        (
+            # The allocation pass by another name.
+            "text = textwrap.dedent(inspect.getsource(CUDABackend.make_llir))\n"
+            "name = re.search(r'(nvidia[.])?passes[.]ttgpuir[.]add_allocate_shared_memory(_nv)?', text)[0]\n"
+            "compiler.renamed = eval(name, vars(compiler))\n"
+            "exec(text.replace(name + '(', 'renamed('), vars(compiler))\n"
+            "CUDABackend.make_llir = compiler.make_llir",
+            "has no shared-memory allocation pass",
+        ),
+    ],
+)
+def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, moved: str, says: str) -> None:
+    script = textwrap.dedent(
+        """
+        import inspect, json, os, re, sys, tempfile, textwrap
+        os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+        from occupancy_cli.compile import triton_front, worker
+        from triton.backends.nvidia import compiler
+        from triton.backends.nvidia.compiler import CUDABackend
+        message = json.load(sys.stdin)
+        triton_front.install_driver(**message["target"])
+        kernel = worker._kernel(message["source"])
+        values = {"x_ptr": triton_front.TensorStandIn("fp32", 16), "n": 4096, "BLOCK": 64}
+        """
+    )
+    script += moved + textwrap.dedent(
+        """
+        try:
+            triton_front.compile_launch(kernel, values, stop_above=None)
+        except triton_front.EarlyStopUnavailable as why:
+            print(why)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=json.dumps(request(kernel_file).to_message()),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert says in done.stdout, done.stderr[-2000:]
+
+
 def test_triton_hashes_its_installation_only_for_what_is_kept() -> None:
     from triton.compiler import compiler
     from triton.runtime import cache

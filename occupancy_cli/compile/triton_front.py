@@ -383,6 +383,9 @@ class _SplitState:
         self._allocation.read(self._module, self._metadata)
 
 
+_NO_ALLOCATION = f"Triton {VERSION} has no shared-memory allocation pass where it is looked for"
+
+
 def _make_llir(backend: Any, module: Any, metadata: Any, options: Any, capability: int, allocation: Allocation) -> Any:
     state = _SplitState(module, metadata, allocation)
     names = {"passes": nvidia_compiler.passes, "nvidia": nvidia_compiler.nvidia}
@@ -390,11 +393,16 @@ def _make_llir(backend: Any, module: Any, metadata: Any, options: Any, capabilit
         for name, registry in names.items():
             setattr(nvidia_compiler, name, _SplitPasses(registry, state))
         result = backend.make_llir(module, metadata, options, capability)
+    except Exception as bad:
+        if state.done:
+            raise
+        # The passes that were held back for the allocation were never run, whatever it is that failed then.
+        raise EarlyStopUnavailable(_NO_ALLOCATION) from bad
     finally:
         for name, registry in names.items():
             setattr(nvidia_compiler, name, registry)
     if not state.done:
-        raise EarlyStopUnavailable(f"Triton {VERSION} has no shared-memory allocation pass where it is looked for")
+        raise EarlyStopUnavailable(_NO_ALLOCATION)
     return result
 
 
