@@ -644,6 +644,14 @@ def test_files_beside_the_kernel_named_as_the_standard_librarys_take_nobodys_pla
             assert outcome.timings
 
 
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path) -> None:
+    path = broken(tmp_path, "open(__file__, 'a').write('\\n')" + KERNEL)
+    for _ in range(2):
+        with CompileService(limits=QUICK, jobs=1, cache=ResultCache(tmp_path / "cache")) as service:
+            outcome = service.compile_all([request(path)])[0]
+            assert outcome.ok and not outcome.cached
+
+
 def test_what_another_kernel_had_loaded_counts_for_this_one_too(tmp_path: Path) -> None:
     """A module that two kernel files import reads its environment once in a worker: both depend on it."""
     (tmp_path / "helper.py").write_text("import os\nMODE = os.environ.get('HELPER_MODE', 'a')\n")

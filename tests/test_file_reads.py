@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from occupancy_cli.compile.file_reads import file_reads, fingerprint, fingerprints
+from occupancy_cli.compile.file_reads import as_read, file_reads, fingerprint, fingerprints, now_ns
 
 
 def test_files_opened_and_folders_listed_are_told_whether_they_are_there_or_not(
@@ -24,6 +24,8 @@ def test_files_opened_and_folders_listed_are_told_whether_they_are_there_or_not(
             Path("missing.json").read_text()
         list(tmp_path.glob("*.json"))
         Path("written.txt").write_text("x")
+        Path("log.txt").write_text("x")
+        Path("log.txt").read_text()
         Path("/proc/self/stat").read_text()
     Path("configs.json").read_bytes()  # no longer asked
     assert read == {str(tmp_path), str(tmp_path / "configs.json"), str(tmp_path / "missing.json")}
@@ -75,4 +77,15 @@ def test_devices_and_what_lies_beside_are_left_out(tmp_path: Path) -> None:
     inside.write_text("")
     os.mkfifo(tmp_path / "fifo")
     paths = [str(inside), str(tmp_path / "torch2"), str(tmp_path / "fifo"), str(tmp_path / "x.pyc")]
-    assert fingerprints(paths, [str(tmp_path / "torch")]) == {str(tmp_path / "torch2"): None}
+    assert fingerprints(paths, [str(tmp_path / "torch")], now_ns()) == {str(tmp_path / "torch2"): None}
+
+
+def test_a_file_that_changed_while_it_was_read_has_no_fingerprint(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text("[64]")
+    written = file.stat().st_mtime_ns
+    assert as_read(str(file), written) == fingerprint(str(file))
+    assert as_read(str(file), written - 1) == "changed while it was read"
+    assert as_read(str(tmp_path / "missing"), written) is None
+    os.utime(file, ns=(written, written + 10**15))  # by a clock that is ahead
+    assert as_read(str(file), written) == fingerprint(str(file))

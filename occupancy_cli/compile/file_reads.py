@@ -12,6 +12,7 @@ import importlib.util
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,33 +24,38 @@ _NOT_CONTENT = ("/proc/", "/sys/", "/dev/")
 _NO_SOURCES = (".pyc", ".so", "-info/entry_points.txt")  # to find plugins, those of every package are read
 # It lists every folder of packages to find one: what it opens there, it depends on.
 _METADATA = str(Path(importlib.util.__file__).parent / "metadata")
-_active: list[set[str]] = []
+_CHANGED = "changed while it was read"
+"""Stands for a fingerprint, and equals none: what was read may have been the file before or after."""
+_TICK_NS = 10_000_000  # times of files are those of the kernel's last tick, at most this long ago
+_active: list[tuple[set[str], set[str]]] = []
 _hooked = False
 
 
 @contextlib.contextmanager
 def file_reads() -> Iterator[set[str]]:
-    """The absolute paths that are opened for reading, or listed, while this is active; there or not."""
+    """The absolute paths that are opened for reading, or listed, while this is active; there or not.
+
+    Complete when it ends, and then without what was written too (a log, a cache of the kernel's own).
+    """
     global _hooked  # a hook stays for as long as the process
     if not _hooked:
         sys.addaudithook(_on_event)
         _hooked = True
-    mine: set[str] = set()
-    _active.append(mine)
+    read: set[str] = set()
+    written: set[str] = set()
+    _active.append((read, written))
     try:
-        yield mine
+        yield read
     finally:
-        _active.remove(mine)
+        _active[:] = [pair for pair in _active if pair[0] is not read]
+        read -= written
 
 
 def _on_event(event: str, details: tuple[Any, ...]) -> None:
     if not _active or event not in ("open", "os.listdir", "os.scandir"):
         return
     path = details[0]
-    if event == "open":
-        flags = details[2] if isinstance(details[2], int) else 0
-        if flags & (os.O_WRONLY | os.O_RDWR):
-            return
+    writes = event == "open" and isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR)
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if path is None:
@@ -61,12 +67,29 @@ def _on_event(event: str, details: tuple[Any, ...]) -> None:
         return
     found = os.path.abspath(os.fspath(path))  # noqa: PTH100 (a link stays a link)
     if not found.startswith(_NOT_CONTENT):
-        for reads in _active:
-            reads.add(found)
+        for read, written in _active:
+            (written if writes else read).add(found)
 
 
-def fingerprints(paths: Iterable[str], beside: Iterable[str]) -> dict[str, str | None]:
-    """Fingerprint by path, without what lies in the folders `beside` and without what is neither file nor folder."""
+def now_ns() -> int:
+    """The time that `as_read` compares times of files with."""
+    return time.time_ns() - _TICK_NS
+
+
+def as_read(path: str, since_ns: int) -> str | None:
+    """The fingerprint of what was read since `since_ns`; of a file that changed since, one that no content has.
+
+    A time that is still to come (of another machine's clock) tells nothing.
+    """
+    found = fingerprint(path)
+    with contextlib.suppress(OSError):
+        if Path(path).is_file() and since_ns < Path(path).stat().st_mtime_ns <= time.time_ns():
+            return _CHANGED
+    return found
+
+
+def fingerprints(paths: Iterable[str], beside: Iterable[str], since_ns: int) -> dict[str, str | None]:
+    """`as_read` by path, without what lies in the folders `beside` and without what is neither file nor folder."""
     left_out = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in beside)  # noqa: PTH100
     found: dict[str, str | None] = {}
     for path in paths:
@@ -74,7 +97,7 @@ def fingerprints(paths: Iterable[str], beside: Iterable[str]) -> dict[str, str |
             continue
         kind = _kind(path)
         if kind is None or stat.S_ISREG(kind) or stat.S_ISDIR(kind):
-            found[path] = fingerprint(path)
+            found[path] = as_read(path, since_ns)
     return found
 
 

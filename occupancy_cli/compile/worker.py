@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any
 
 from occupancy_cli.compile import reasons
-from occupancy_cli.compile.file_reads import file_reads, fingerprint, fingerprints
+from occupancy_cli.compile.file_reads import as_read, file_reads, fingerprint, fingerprints, now_ns
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
 from occupancy_cli.model.resources import KernelResources
@@ -114,19 +114,19 @@ def load(source: Mapping[str, Any]) -> Loaded:
     from occupancy_cli.compile import loading, triton_front
 
     device = triton_front.active_device()
-    reads = EnvironmentReads()
+    reads, since = EnvironmentReads(), now_ns()
     with reads.recording(), device.asking() as asked, file_reads() as read:
         found = loading.load(source, device)
     # Modules that another kernel's load has brought in do not read again.
     found.modules.env |= reads.values
     found.modules.asked |= asked
-    found.modules.files |= _read_files(read)
+    found.modules.files |= _read_files(read, since)
     loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
     loaded.env |= found.modules.env | _compiler_environment()
     loaded.asked |= found.modules.asked
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     new = [m for m in found.new_modules() if getattr(m, "__file__", None) not in loaded.files]
-    loaded.files |= found.modules.files | _source_hashes(new) | dict.fromkeys(found.absent_files()) | _versions()
+    loaded.files |= found.modules.files | _source_hashes(new, since) | dict.fromkeys(found.absent_files()) | _versions()
     return loaded
 
 
@@ -139,12 +139,13 @@ def _versions() -> dict[str, str | None]:
 @contextlib.contextmanager
 def _reading(source: Mapping[str, Any]) -> Iterator[None]:
     """While active, what the kernel's own code reads counts among what it depends on."""
+    since = now_ns()
     with file_reads() as read:
         yield
-    load(source).files |= _read_files(read)
+    load(source).files |= _read_files(read, since)
 
 
-def _read_files(paths: Iterable[str]) -> dict[str, str | None]:
+def _read_files(paths: Iterable[str], since_ns: int) -> dict[str, str | None]:
     """Fingerprints of what was read, without what a version number stands for and what compiles leave behind."""
     # A stand-in for one of them has no file.
     files = [getattr(sys.modules.get(name), "__file__", None) for name in _VERSIONED]
@@ -152,8 +153,8 @@ def _read_files(paths: Iterable[str]) -> dict[str, str | None]:
     stdlib = sysconfig.get_paths()["stdlib"]
     # Packages are installed in a folder of the standard library's.
     inside = [path for path in paths if "site-packages" in path or "dist-packages" in path]
-    plain = fingerprints(set(paths) - set(inside), [stdlib, *versioned, os.environ["TRITON_CACHE_DIR"]])
-    return plain | fingerprints(inside, versioned)
+    plain = fingerprints(set(paths) - set(inside), [stdlib, *versioned, os.environ["TRITON_CACHE_DIR"]], since_ns)
+    return plain | fingerprints(inside, versioned, since_ns)
 
 
 def _compiler_environment() -> dict[str, str | None]:
@@ -164,10 +165,10 @@ def _compiler_environment() -> dict[str, str | None]:
     return {name: given.get(name) for name in triton_front.environment_names() if name not in _MACHINE_VARIABLES}
 
 
-def _source_hashes(modules: Any) -> dict[str, str]:
-    """SHA-256 of every source file among `modules` that no version number stands for."""
+def _source_hashes(modules: Any, since_ns: int) -> dict[str, str | None]:
+    """The fingerprint of every source file among `modules` that no version number stands for."""
     stdlib = sysconfig.get_paths()["stdlib"]
-    hashes = {}
+    hashes: dict[str, str | None] = {}
     for module in modules:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py"):
@@ -176,8 +177,7 @@ def _source_hashes(modules: Any) -> dict[str, str]:
             continue
         if module.__name__.partition(".")[0] in _VERSIONED:
             continue
-        with contextlib.suppress(OSError):
-            hashes[file] = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        hashes[file] = as_read(file, since_ns)
     return hashes
 
 
