@@ -2,8 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 TRITON ?=
+OLDEST ?=
 JOBS ?= 2
 BIN := $(VENV)/bin
+TRITON_PIN = $(if $(TRITON),triton==$(TRITON))
+# With OLDEST=1, what pyproject.toml gives a lower bound for is installed in that version.
+OLDEST_PINS = $(shell sed -n '/^dependencies = \[/,/^\]/s/^  "\([a-z]*\)>=\([0-9.]*\)",$$/\1==\2/p' pyproject.toml)
 
 .PHONY: demo test lint types tests compile-tests setup setup-dev clean
 
@@ -20,11 +24,11 @@ $(VENV)/bin/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e . $(if $(TRITON),triton==$(TRITON))
+	$(BIN)/python -m pip install --quiet -e . $(TRITON_PIN)
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e '.[dev]' $(if $(TRITON),triton==$(TRITON))
+	$(BIN)/python -m pip install --quiet -e '.[dev]' $(TRITON_PIN) $(if $(OLDEST),$(OLDEST_PINS))
 	touch $@ $(VENV)/.runtime
 
 lint:
