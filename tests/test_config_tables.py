@@ -68,7 +68,7 @@ def test_entries_know_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{\n "1": {"A": 1},\n}', "t.json:3: not valid JSON"),
+        ('{\n"1": {"A": 1 2}\n}', "t.json:2: not valid JSON"),
         ('{"1": {"A": NaN}}', "NaN is not a finite number"),
         ('{"1": {"A": 1, "A": 2}}', "the key 'A' is given twice"),
         ('{\n"one": {"A": 1}}', "t.json:2: 'one' is no batch"),

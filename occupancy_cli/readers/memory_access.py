@@ -171,7 +171,7 @@ def run_bytes(addresses: Ints, element_bytes: int) -> float:
     at = np.unique(addresses)
     starts = np.flatnonzero(np.diff(at, prepend=at[0] - 2 * element_bytes) > element_bytes)
     lengths = np.diff(starts, append=at.size) * element_bytes
-    return float((lengths.astype(float) ** 2).sum() / lengths.sum())
+    return float((lengths.astype(float) ** 2).sum()) / float(lengths.sum())
 
 
 def _contiguous(at: Ints, count: int, element_bytes: int) -> bool:
