@@ -302,7 +302,8 @@ def report(
         f"{'without' if importlib.util.find_spec('torch') is None else 'with a CPU build of'} PyTorch,",
         f"target {given.gpu}. {seconds / 60:.0f} minutes, one compile at a time. Command:",
         "",
-        f"    python validation/third_party.py WHEELS --limit {given.limit} --seed {given.seed} --gpu {given.gpu}",
+        f"    python validation/third_party.py WHEELS --limit {given.limit} --seed {given.seed} --gpu {given.gpu} "
+        f"--timeout {given.timeout:g}",
         "",
         "Each JIT function is loaded from its wheel (without the wheel's dependencies), described, and compiled up to",
         "shared-memory allocation with guessed argument types. `unclear` are failures without a kind and a sentence",
