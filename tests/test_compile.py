@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -650,6 +651,17 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path) 
         with CompileService(limits=QUICK, jobs=1, cache=ResultCache(tmp_path / "cache")) as service:
             outcome = service.compile_all([request(path)])[0]
             assert outcome.ok and not outcome.cached
+
+
+def test_an_executor_that_outlives_a_run_loads_an_edited_kernel_anew(tmp_path: Path) -> None:
+    loaded = "tl.load(x_ptr + at, mask=at < n)"
+    sums = KERNEL.replace(loaded, f"tl.sum({loaded}, 0)")  # over the warps, by shared memory
+    with ThreadPoolExecutor(1) as executor:
+        for body, shared in ((KERNEL, False), (sums, True), (KERNEL, False)):
+            path = broken(tmp_path, body)
+            with CompileService(limits=QUICK, executor=executor, cache=ResultCache(tmp_path / "cache")) as service:
+                resources = service.compile_all([request(path)])[0].resources
+                assert resources is not None and (resources.shared_bytes > 0) == shared
 
 
 def test_what_another_kernel_had_loaded_counts_for_this_one_too(tmp_path: Path) -> None:

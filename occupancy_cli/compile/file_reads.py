@@ -82,8 +82,9 @@ def as_read(path: str, since_ns: int) -> str | None:
     A time that is still to come (of another machine's clock) tells nothing.
     """
     found = fingerprint(path)
-    with contextlib.suppress(OSError):
-        if Path(path).is_file() and since_ns < Path(path).stat().st_mtime_ns <= time.time_ns():
+    with contextlib.suppress(OSError, ValueError):
+        after = Path(path).stat()
+        if stat.S_ISREG(after.st_mode) and since_ns < after.st_mtime_ns <= time.time_ns():
             return _CHANGED
     return found
 

@@ -90,11 +90,17 @@ def _ptxas_sizes() -> list[tuple[str, int]]:
     return sorted((file.name, file.stat().st_size) for file in tools.glob("ptxas*") if file.is_file())
 
 
-def perform(message: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """Answer one worker message with this thread's own worker process; a worker that dies gives an `error` answer."""
+def perform(message: Mapping[str, Any], limits: Limits, run: str = "") -> dict[str, Any]:
+    """Answer one worker message with this thread's own worker process; a worker that dies gives an `error` answer.
+
+    A worker serves one `run`: an executor may live for days, and what its workers have loaded is as it was then.
+    """
     client: WorkerClient | None = getattr(_own, "client", None)
-    if client is None or client.limits != limits:
-        client = _own.client = WorkerClient(limits)
+    if client is None or (client.limits, _own.run) != (limits, run):
+        if client is not None:
+            client.close()
+        client, _own.run = WorkerClient(limits), run
+        _own.client = client
     try:
         return client.ask(message)
     except WorkerFailure as failed:
@@ -133,6 +139,7 @@ class CompileService:
         self._toolchain = {"triton": self.triton, "ptxas": _ptxas_sizes()}
         self.interrupted = False
         self.compiled = 0
+        self._run_id = os.urandom(8).hex()
         self._executor = executor
         self._progress = progress
         self._threads: ThreadPoolExecutor | None = None
@@ -320,7 +327,7 @@ class CompileService:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _submit(self, message: Mapping[str, Any]) -> Future[dict[str, Any]]:
-        future = self._pool().submit(perform, message, self.limits)
+        future = self._pool().submit(perform, message, self.limits, self._run_id)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
         return future

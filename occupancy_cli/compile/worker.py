@@ -106,6 +106,8 @@ class Loaded:
 
 # The environment that this process was started with. What it, or a kernel file, sets itself follows from the sources.
 _given: dict[str, str] | None = None
+# What changes after this worker's start may have been read, by whichever load, as it was before.
+_SINCE_NS = now_ns()
 _loaded: dict[int, Loaded] = {}
 
 
@@ -114,19 +116,19 @@ def load(source: Mapping[str, Any]) -> Loaded:
     from occupancy_cli.compile import loading, triton_front
 
     device = triton_front.active_device()
-    reads, since = EnvironmentReads(), now_ns()
+    reads = EnvironmentReads()
     with reads.recording(), device.asking() as asked, file_reads() as read:
         found = loading.load(source, device)
     # Modules that another kernel's load has brought in do not read again.
     found.modules.env |= reads.values
     found.modules.asked |= asked
-    found.modules.files |= _read_files(read, since)
+    found.modules.files |= _read_files(read)
     loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
     loaded.env |= found.modules.env | _compiler_environment()
     loaded.asked |= found.modules.asked
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     new = [m for m in found.new_modules() if getattr(m, "__file__", None) not in loaded.files]
-    loaded.files |= found.modules.files | _source_hashes(new, since) | dict.fromkeys(found.absent_files()) | _versions()
+    loaded.files |= found.modules.files | _source_hashes(new) | dict.fromkeys(found.absent_files()) | _versions()
     return loaded
 
 
@@ -139,13 +141,12 @@ def _versions() -> dict[str, str | None]:
 @contextlib.contextmanager
 def _reading(source: Mapping[str, Any]) -> Iterator[None]:
     """While active, what the kernel's own code reads counts among what it depends on."""
-    since = now_ns()
     with file_reads() as read:
         yield
-    load(source).files |= _read_files(read, since)
+    load(source).files |= _read_files(read)
 
 
-def _read_files(paths: Iterable[str], since_ns: int) -> dict[str, str | None]:
+def _read_files(paths: Iterable[str]) -> dict[str, str | None]:
     """Fingerprints of what was read, without what a version number stands for and what compiles leave behind."""
     # A stand-in for one of them has no file.
     files = [getattr(sys.modules.get(name), "__file__", None) for name in _VERSIONED]
@@ -153,8 +154,8 @@ def _read_files(paths: Iterable[str], since_ns: int) -> dict[str, str | None]:
     stdlib = sysconfig.get_paths()["stdlib"]
     # Packages are installed in a folder of the standard library's.
     inside = [path for path in paths if "site-packages" in path or "dist-packages" in path]
-    plain = fingerprints(set(paths) - set(inside), [stdlib, *versioned, os.environ["TRITON_CACHE_DIR"]], since_ns)
-    return plain | fingerprints(inside, versioned, since_ns)
+    plain = fingerprints(set(paths) - set(inside), [stdlib, *versioned, os.environ["TRITON_CACHE_DIR"]], _SINCE_NS)
+    return plain | fingerprints(inside, versioned, _SINCE_NS)
 
 
 def _compiler_environment() -> dict[str, str | None]:
@@ -165,7 +166,7 @@ def _compiler_environment() -> dict[str, str | None]:
     return {name: given.get(name) for name in triton_front.environment_names() if name not in _MACHINE_VARIABLES}
 
 
-def _source_hashes(modules: Any, since_ns: int) -> dict[str, str | None]:
+def _source_hashes(modules: Any) -> dict[str, str | None]:
     """The fingerprint of every source file among `modules` that no version number stands for."""
     stdlib = sysconfig.get_paths()["stdlib"]
     hashes: dict[str, str | None] = {}
@@ -177,7 +178,7 @@ def _source_hashes(modules: Any, since_ns: int) -> dict[str, str | None]:
             continue
         if module.__name__.partition(".")[0] in _VERSIONED:
             continue
-        hashes[file] = as_read(file, since_ns)
+        hashes[file] = as_read(file, _SINCE_NS)
     return hashes
 
 
