@@ -289,10 +289,9 @@ def _each_value(
         spread(columns_of_value(given, value, names, (*place, key)), rows).astype(np.int64)
         for value, key in ((each.first, "from"), (each.last, "to"))
     )
-    most = max(0, int(np.max(last - first))) if rows else 0
-    if most > 4096:
-        raise InputError(f"{most + 1:,} candidates", where=given.document.where(place), hint="At most 4,096.")
     counts = np.maximum(last - first + 1, 0)
+    if (last - first > 4096).any():
+        raise InputError(f"{np.max(counts):,} candidates", where=given.document.where(place), hint="At most 4,096.")
     index = np.repeat(np.arange(rows), counts)
     n = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts) + first[index]
     counted = {**{key: take(value, index) for key, value in names.items()}, each.name: n}
