@@ -58,7 +58,7 @@ WARM = {
 LEAST = textwrap.dedent(
     """
     import functools, sys, typer
-    from occupancy_cli.cli.analyze import analyze
+    from occupancy_cli.cli.analyze_command import analyze
 
     @functools.wraps(analyze)
     def least(**options):
@@ -89,7 +89,8 @@ BARE = textwrap.dedent(
     import json, os, sys, tempfile, time
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
-    from occupancy_cli.compile import triton_front, worker
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.compile import worker
     from occupancy_cli.compile.request import CompileRequest
     def cpu():
         times = os.times()
@@ -117,7 +118,8 @@ PASSES = textwrap.dedent(
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
-    from occupancy_cli.compile import triton_front, worker
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.compile import worker
     from triton.backends.nvidia.compiler import CUDABackend
     from triton.compiler.compiler import ASTSource
     inside = 0.0
@@ -181,10 +183,10 @@ def median_ratio(pairs: list[tuple[float, float]]) -> float:
 def requests(gpu_name: str, sets: list[str]) -> list[dict[str, Any]]:
     """The distinct launches of the shipped kernel's configs at these settings, as messages."""
     from occupancy_cli import load_gpu
-    from occupancy_cli.analysis.plan import points, prepare
-    from occupancy_cli.compile.service import CompileService
-    from occupancy_cli.intake.kernel_input import read_kernel_input
-    from occupancy_cli.intake.settings import parse_settings
+    from occupancy_cli.compile.compile_service import CompileService
+    from occupancy_cli.plan.kernel_input import read_kernel_input
+    from occupancy_cli.plan.points import points, prepare
+    from occupancy_cli.spec.settings import parse_settings
 
     gpu = load_gpu(gpu_name)
     with CompileService() as service:
@@ -215,7 +217,7 @@ def cold(rounds: int) -> dict[str, float]:
 
 def cap(rounds: int) -> dict[str, Any]:
     """Processor and clock time of a worker and its ptxas: early and whole compiles of each launch in turn."""
-    from occupancy_cli.compile.client import Limits, WorkerClient
+    from occupancy_cli.compile.worker_client import Limits, WorkerClient
 
     launches = [m for m in requests(CAP_GPU, CAP_SETS) if m["source"]["kernel"] != "combine_kernel"]
     limit = launches[0]["target"]["shared_per_cta_optin_bytes"]
@@ -289,7 +291,7 @@ def warm(rounds: int) -> dict[str, Any]:
 
 
 def memory() -> dict[str, float]:
-    from occupancy_cli.compile.client import Limits, WorkerClient
+    from occupancy_cli.compile.worker_client import Limits, WorkerClient
 
     client = WorkerClient(Limits(120, 0))
     peak = 0
@@ -330,7 +332,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="only this part; repeatable")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    from occupancy_cli.compile.service import triton_version
+    from occupancy_cli.compile.compile_service import triton_version
 
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "cold_24_configs": lambda: cold(options.rounds),

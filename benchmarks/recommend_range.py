@@ -46,15 +46,15 @@ def command() -> float:
 
 def parts() -> dict[str, float]:
     sys.path.insert(0, str(ROOT))
-    from occupancy_cli.analysis.analyze import stop_above
-    from occupancy_cli.analysis.candidates import CandidateTimes, choose, compile_tables
-    from occupancy_cli.analysis.point_table import candidate_tables
-    from occupancy_cli.analysis.recommend import Workload, prepare_timed
+    from occupancy_cli.answers.analyze import stop_above
+    from occupancy_cli.answers.candidate_times import CandidateTimes, choose, compile_tables
+    from occupancy_cli.answers.recommend import Workload, prepare_timed
     from occupancy_cli.cli.options import batch_values
-    from occupancy_cli.compile.cache import ResultCache
-    from occupancy_cli.compile.service import CompileService
-    from occupancy_cli.intake.kernel_input import read_kernel_input
-    from occupancy_cli.model.profiles import DEFAULT_GPU, load_gpu
+    from occupancy_cli.compile.compile_service import CompileService
+    from occupancy_cli.compile.result_cache import ResultCache
+    from occupancy_cli.gpu.profiles import DEFAULT_GPU, load_gpu
+    from occupancy_cli.plan.kernel_input import read_kernel_input
+    from occupancy_cli.plan.point_table import candidate_tables
 
     gpu, batches = load_gpu(DEFAULT_GPU), batch_values(BATCHES)
     workload = Workload(batches)

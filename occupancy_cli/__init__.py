@@ -11,8 +11,8 @@ from occupancy_cli.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from occupancy_cli.errors import InputError, OccupancyError
+    from occupancy_cli.gpu.profiles import ComputeCapability, GpuProfile, list_gpus, load_gpu
     from occupancy_cli.model.occupancy import Occupancy, occupancy
-    from occupancy_cli.model.profiles import ComputeCapability, GpuProfile, list_gpus, load_gpu
     from occupancy_cli.model.resources import KernelResources
 
 
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 _HOME = {
-    "ComputeCapability": "occupancy_cli.model.profiles",
-    "GpuProfile": "occupancy_cli.model.profiles",
+    "ComputeCapability": "occupancy_cli.gpu.profiles",
+    "GpuProfile": "occupancy_cli.gpu.profiles",
     "InputError": "occupancy_cli.errors",
     "KernelResources": "occupancy_cli.model.resources",
     "Occupancy": "occupancy_cli.model.occupancy",
     "OccupancyError": "occupancy_cli.errors",
-    "list_gpus": "occupancy_cli.model.profiles",
-    "load_gpu": "occupancy_cli.model.profiles",
+    "list_gpus": "occupancy_cli.gpu.profiles",
+    "load_gpu": "occupancy_cli.gpu.profiles",
     "occupancy": "occupancy_cli.model.occupancy",
 }
 

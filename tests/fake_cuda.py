@@ -11,7 +11,51 @@ import io
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
-from test_gpus import H200, FakeDriver
+
+# CUdevice_attribute numbers of cuda.h, written out here again: the test must not take them from the code it tests.
+H200 = {
+    "name": "NVIDIA H200",
+    "memory": 150_110_011_392,  # 139.8 GiB
+    "attributes": {
+        1: 1024, 8: 49_152, 12: 65_536, 13: 1_980_000, 16: 132, 36: 3_201_000, 37: 6_144, 38: 62_914_560, 39: 2_048,
+        75: 9, 76: 0, 81: 233_472, 82: 65_536, 97: 232_448, 106: 32, 111: 1_024, 120: 1,
+    },
+}  # fmt: skip
+
+
+class FakeDriver:
+    """The functions of libcuda that are used, over made-up devices; code 1 (invalid value) for an unknown attribute."""
+
+    def __init__(self, *devices: dict[str, Any], init_code: int = 0) -> None:
+        self.devices = devices
+        self.init_code = init_code
+
+    def cuInit(self, flags: int) -> int:
+        assert flags == 0
+        return self.init_code
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = len(self.devices)
+        return 0
+
+    def cuDeviceGet(self, handle: Any, ordinal: int) -> int:
+        handle._obj.value = ordinal
+        return 0
+
+    def cuDeviceGetName(self, label: Any, length: int, handle: ctypes.c_int) -> int:
+        label.value = self.devices[handle.value]["name"].encode()[: length - 1]
+        return 0
+
+    def cuDeviceTotalMem_v2(self, total: Any, handle: ctypes.c_int) -> int:
+        total._obj.value = self.devices[handle.value]["memory"]
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, handle: ctypes.c_int) -> int:
+        attributes = self.devices[handle.value]["attributes"]
+        if attribute not in attributes:
+            return 1
+        value._obj.value = attributes[attribute]
+        return 0
 
 
 class FakeCuda(FakeDriver):

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.analysis.measure import Machine
+from occupancy_cli.answers.measure import Machine
 from occupancy_cli.compile.request import CompileRequest
 from occupancy_cli.device.gpu_state import Reading
-from occupancy_cli.device.measure import LaunchAnswer
+from occupancy_cli.device.launch_timing import LaunchAnswer
 
 SOURCE = """
 import triton

@@ -18,11 +18,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from occupancy_cli.analysis.analyze import analyze
-from occupancy_cli.compile.capture.session import CaptureRequest, capture
-from occupancy_cli.compile.service import CompileService
-from occupancy_cli.intake.kernel_input import read_kernel_input
-from occupancy_cli.model.profiles import load_gpu
+from occupancy_cli.answers.analyze import analyze
+from occupancy_cli.capture.session import CaptureRequest, capture
+from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.gpu.profiles import load_gpu
+from occupancy_cli.plan.kernel_input import read_kernel_input
 
 SCRIPT = Path(__file__).with_name("capture_fla_mesa_net.py")
 SOLVERS = {"chunk_cg_solver_fwd": 13_312, "chunk_cg_solver_bwd": 29_696}

@@ -17,10 +17,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from occupancy_cli import load_gpu
-from occupancy_cli.analysis.plan import points, prepare
-from occupancy_cli.compile.service import CompileService
+from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.intake.kernel_input import read_kernel_input
+from occupancy_cli.plan.kernel_input import read_kernel_input
+from occupancy_cli.plan.points import points, prepare
 
 
 def main() -> int:

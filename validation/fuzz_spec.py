@@ -25,11 +25,11 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 with atheris.instrument_imports(include=["occupancy_cli"]):
     from occupancy_cli.errors import InputError
-    from occupancy_cli.intake.config_tables import read_table
-    from occupancy_cli.intake.expressions import parse_expression
-    from occupancy_cli.intake.kernel_input import parse_argument, parse_ref, split_axes
-    from occupancy_cli.intake.settings import parse_range, parse_settings
-    from occupancy_cli.intake.spec import load_spec
+    from occupancy_cli.plan.kernel_input import parse_argument, parse_ref, split_axes
+    from occupancy_cli.spec.config_tables import read_table
+    from occupancy_cli.spec.expressions import parse_expression
+    from occupancy_cli.spec.kernel_spec import load_spec
+    from occupancy_cli.spec.settings import parse_range, parse_settings
 
 LONGEST_S = 5.0
 ROOT = Path(__file__).parents[1]

@@ -22,14 +22,14 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import numpy as np  # noqa: E402
 from surfaces import FOLDER, MEASURED, Key, Surface, surfaces  # noqa: E402
 
-from occupancy_cli.model.cost import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
-from occupancy_cli.model.rules import SPLIT_RULES, Rule  # noqa: E402
+from occupancy_cli.model.launch_time import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
+from occupancy_cli.model.split_rules import SPLIT_RULES, Rule  # noqa: E402
 
 Row = Mapping[str, Any]
 POINTS_PER_CONFIG = 8
 
 
-# ---- The rules people use: `occupancy_cli.model.rules`.
+# ---- The rules people use: `occupancy_cli.model.split_rules`.
 
 
 def _on(rule: Rule) -> Callable[[Sequence[Row], Surface], Row]:

@@ -1,4 +1,4 @@
-// Times the SM constants that occupancy_cli/model/pipeline.py uses, on the GPU at hand; prints one JSON object.
+// Times the SM constants that occupancy_cli/model/sm_simulation.py uses, on the GPU at hand; prints one JSON object.
 // nvcc -O3 -std=c++17 -arch=sm_90 sm_constants.cu -o sm_constants && ./sm_constants
 // Cycles are of the SM clock (clock64) on one SM unless a line says otherwise; each figure is the best of 5 runs.
 #include <cuda_fp16.h>

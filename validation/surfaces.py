@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from occupancy_cli.compile.kept_timing import merged
-from occupancy_cli.intake.expressions import parse_expression
-from occupancy_cli.model.cost import KernelLaunch
+from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape, merge_runs
+from occupancy_cli.model.launch_time import KernelLaunch
 from occupancy_cli.model.occupancy import occupancy
-from occupancy_cli.model.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.work import CtaWork, LaunchShape, merge_runs
 from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
 from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
+from occupancy_cli.spec.expressions import parse_expression
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "data" / "surfaces"
 MEASURED = Path(__file__).resolve().parent / "h200" / "surfaces"

@@ -32,12 +32,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from occupancy_cli.compile.client import Limits
+from occupancy_cli.compile.compile_service import CompileService, KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
-from occupancy_cli.compile.service import CompileService, KernelDescription
+from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.intake.source_knobs import KernelKnobs, read_knobs
-from occupancy_cli.model.profiles import GpuProfile, load_gpu
+from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.source.source_knobs import KernelKnobs, read_knobs
 
 INTEGER_POINTER = re.compile(
     r"idx|indic|index|offset|seqlen|lens?\b|len_|_len|table|slot|ids?\b|_id|loc|mask|block_map|counts?|cu_|perm|order",

@@ -53,7 +53,7 @@ class _Commands(Mapping[str, Any]):
         if name not in COMMANDS:
             raise KeyError(name)
         if name not in self._built:
-            module = import_module(f"occupancy_cli.cli.{name}")
+            module = import_module(f"occupancy_cli.cli.{name}_command")
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             alone.command(name, context_settings=getattr(module, "CONTEXT_SETTINGS", None))(getattr(module, name))
             self._built[name] = typer.main.get_command(alone)

@@ -7,7 +7,7 @@ as it is. A key that a row does not have takes the value of the command's option
 
 A row that cannot be answered gives `{"row": N, "error": "..."}` in its place, so that no row is lost: output line k
 answers the k-th input line that is not blank, and `row` is its line number. Rows are read and answered in blocks, so a
-pipe of any length is fine; the arithmetic is `occupancy_cli.model.batch_occupancy`.
+pipe of any length is fine; the arithmetic is `occupancy_cli.model.occupancy_columns`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
-from occupancy_cli.model.profiles import GpuProfile
+from occupancy_cli.gpu.profiles import GpuProfile
 
 ROWS_PER_BLOCK = 16_384
 
@@ -249,7 +249,7 @@ def _answer_group(
     fail: Callable[[int, OccupancyError], None],
 ) -> None:
     """Fill `answers` for the rows of one GPU and one cluster size."""
-    from occupancy_cli.model import batch_occupancy as batch
+    from occupancy_cli.model import occupancy_columns as batch
     from occupancy_cli.model.occupancy import UNKNOWN_REGISTERS_REASON, cluster_refusal, cluster_unknown, refusal
 
     positions, numbers, ids, *columns = map(list, zip(*rows, strict=True))

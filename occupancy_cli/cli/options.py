@@ -15,12 +15,12 @@ from occupancy_cli.cli.console import Format
 from occupancy_cli.errors import InputError, OccupancyError
 
 if TYPE_CHECKING:
-    from occupancy_cli.analysis.recommend import Workload
-    from occupancy_cli.compile.service import CompileService, Progress
-    from occupancy_cli.intake.kernel_input import KernelInput
-    from occupancy_cli.intake.settings import Setting
-    from occupancy_cli.model.profiles import GpuProfile
+    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.compile.compile_service import CompileService, Progress
+    from occupancy_cli.gpu.profiles import GpuProfile
+    from occupancy_cli.plan.kernel_input import KernelInput
     from occupancy_cli.report.schema import Report
+    from occupancy_cli.spec.settings import Setting
 
 KernelArgument = Annotated[
     str | None,
@@ -92,9 +92,9 @@ def compile_service(
     *, jobs: int | None, timeout: float, memory_gb: float, no_cache: bool, executor: str
 ) -> Iterator[CompileService]:
     """The compile service that the options ask for, with progress on standard error when that is a terminal."""
-    from occupancy_cli.compile.cache import ResultCache
-    from occupancy_cli.compile.client import Limits
-    from occupancy_cli.compile.service import CompileService, dask_executor
+    from occupancy_cli.compile.compile_service import CompileService, dask_executor
+    from occupancy_cli.compile.result_cache import ResultCache
+    from occupancy_cli.compile.worker_client import Limits
 
     with contextlib.ExitStack() as stack:
         engine = None
@@ -161,7 +161,7 @@ def resolve_gpu(name: str, hw_profiles: list[Path] | None) -> GpuProfile:
 
 def has_tables(given: KernelInput) -> bool:
     """Whether a spec takes its configs from config tables."""
-    from occupancy_cli.intake.spec import ConfigTable
+    from occupancy_cli.spec.kernel_spec import ConfigTable
 
     return isinstance(given.spec.configs, ConfigTable)
 
@@ -176,7 +176,7 @@ def tables_report(
     sets: Mapping[str, Setting],
 ) -> Report:
     """The Report of a spec's config tables: on the GPU of --gpu if it was given, else on those that the files name."""
-    from occupancy_cli.analysis.tables import analyze_tables
+    from occupancy_cli.answers.table_entries import analyze_tables
 
     source = context.get_parameter_source("gpu")
     asked = source is not None and source.name != "DEFAULT"
@@ -197,15 +197,15 @@ def print_report(report: Report, output_format: Format) -> None:
 
 def batch_values(batch: str | None) -> tuple[int, ...]:
     """The batches that `--batch` names: 80, 48,64,80 or 1:128."""
-    from occupancy_cli.intake.settings import parse_range
+    from occupancy_cli.spec.settings import parse_range
 
     return () if batch is None else parse_range(batch, f"--batch {batch}")
 
 
 def workload_of(batch: str | None, mix: str | None, lengths: str | None, cold: bool) -> Workload:
     """What the options of a recommendation ask for."""
-    from occupancy_cli.analysis.recommend import Workload
-    from occupancy_cli.intake.traffic import parse_lengths, parse_mix
+    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.spec.traffic import parse_lengths, parse_mix
 
     batches = batch_values(batch)
     shares = None if mix is None else parse_mix(mix)

@@ -1,6 +1,5 @@
-"""How a request becomes resources: workers, result cache, Triton.
+"""How a request becomes resources: requests, workers, the service, the result cache.
 
-`triton_front` is the only module of the tool that imports Triton, and it runs in worker processes; everything else
-here must stay importable without Triton. May import `model`, `readers`, `intake` and `errors`; never rich, typer or
-torch.
+The only floor that imports Triton (`triton_front`, in worker processes; `capture` beside it hooks into the Triton of a
+script). Everything else here stays importable without Triton. May import `loading` and the floors below.
 """

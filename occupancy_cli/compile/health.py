@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.compile.cache import ResultCache
-from occupancy_cli.compile.client import Limits
-from occupancy_cli.compile.service import perform
+from occupancy_cli.compile.compile_service import perform
+from occupancy_cli.compile.result_cache import ResultCache
+from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import MissingDependencyError
 
 

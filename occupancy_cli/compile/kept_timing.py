@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.cta_work import CtaWork, LoopMix
 from occupancy_cli.model.kernel_timing import KernelTiming
-from occupancy_cli.model.profiles import GpuProfile
-from occupancy_cli.model.work import CtaWork, LoopMix
 
 MODEL_VERSION = 6
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""

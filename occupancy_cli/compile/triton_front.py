@@ -26,8 +26,8 @@ from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction, KernelInterface
 
-from occupancy_cli.compile.torch_answers import Device, DriverProperties, device_of
 from occupancy_cli.errors import InputError
+from occupancy_cli.loading.torch_answers import Device, DriverProperties, device_of
 
 VERSION: str = triton.__version__
 MOST_LAYERS = 16

@@ -25,10 +25,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from occupancy_cli.compile import reasons
-from occupancy_cli.compile.file_reads import as_read, file_reads, fingerprint, fingerprints, now_ns
+from occupancy_cli.compile import failure_reasons
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
+from occupancy_cli.loading.file_reads import as_read, file_reads, fingerprint, fingerprints, now_ns
 from occupancy_cli.model.resources import KernelResources
 
 # Where things lie on a machine, and what this process or its client sets itself: these decide no result.
@@ -113,12 +113,13 @@ _loaded: dict[int, Loaded] = {}
 
 def load(source: Mapping[str, Any]) -> Loaded:
     """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
-    from occupancy_cli.compile import loading, triton_front
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.loading import module_loading
 
     device = triton_front.active_device()
     reads = EnvironmentReads()
     with reads.recording(), device.asking() as asked, file_reads() as read:
-        found = loading.load(source, device)
+        found = module_loading.load(source, device)
     # Modules that another kernel's load has brought in do not read again.
     found.modules.env |= reads.values
     found.modules.asked |= asked
@@ -317,13 +318,13 @@ def _compile(message: Mapping[str, Any]) -> dict[str, Any]:
             "static_shared_bytes": max(0, mine.static_shared_bytes - reserved),
         }
         if request.time_on is not None:
-            from occupancy_cli.compile import loading
+            from occupancy_cli.loading import module_loading
 
             resources = KernelResources(**{k: v for k, v in answer.items() if k != "notes"})
             tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
             arguments = {a.name: v if isinstance(v := values[a.name], int) else None for a in request.arguments}
-            with loading.left_aside():
-                from occupancy_cli.compile.timing import read_timing
+            with module_loading.left_aside():
+                from occupancy_cli.compile.simulated_timing import read_timing
 
                 read = read_timing(result["ttgir"], result["cubin"], arguments, resources, request.time_on, tools)
             answer["timings"] = {request.time_on.digest: read}
@@ -436,17 +437,17 @@ def _failure(bad: BaseException) -> dict[str, Any]:
     if frames & {"exec_module", "import_module"} or isinstance(bad, ImportError):
         return {"error": "import", "message": f"{type(bad).__name__}: {text}", "trace": _trace(bad)}
     if type(bad).__name__ == "PTXASError":
-        return {"error": "ptxas", "message": reasons.ptxas_reason(text), "trace": text}
+        return {"error": "ptxas", "message": failure_reasons.ptxas_reason(text), "trace": text}
     gone = _removed_api(bad)
     if gone is not None:
         return {"error": "version", "message": gone, "trace": _trace(bad)}
-    return {"error": "compile", "message": reasons.reason(bad, _printed()), "trace": _trace(bad)}
+    return {"error": "compile", "message": failure_reasons.reason(bad, _printed()), "trace": _trace(bad)}
 
 
 def _removed_api(bad: BaseException) -> str | None:
     """A sentence when the kernel uses a name that this Triton no longer has."""
-    from occupancy_cli.compile import removed_apis
-    from occupancy_cli.compile.service import triton_version
+    from occupancy_cli.compile.compile_service import triton_version
+    from occupancy_cli.source import removed_apis
 
     return removed_apis.explain_failure(f"{bad}\n{bad.__cause__ or ''}", triton_version())
 

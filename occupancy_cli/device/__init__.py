@@ -1,4 +1,4 @@
 """Optional: what needs a real GPU. Driver queries and timings.
 
-May import `model`, `intake`, `compile` and `errors`; torch only inside the functions that use it.
+May import `compile` and below; torch only inside the functions that use it. `capture` stands beside it.
 """

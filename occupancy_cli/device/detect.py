@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError
-from occupancy_cli.model.profiles import (
+from occupancy_cli.gpu.profiles import (
     GpuProfile,
     Provenance,
     limits_only_gpu,

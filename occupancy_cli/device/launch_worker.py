@@ -27,10 +27,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from occupancy_cli.compile.loading import locate
 from occupancy_cli.device.detect import DRIVER_LIBRARY
 from occupancy_cli.device.gpu_state import GpuState
 from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.loading.module_loading import locate
 
 WARM_UP_REPLAYS = 3
 WARM_UP_SECONDS = 0.5

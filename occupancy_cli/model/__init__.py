@@ -1,6 +1,5 @@
-"""The pure model: GPU profiles, occupancy, waves, time, recommendation, budgets.
+"""The pure model: occupancy, waves and schedule, the work of a CTA, launch time, split rules, ranking.
 
-Functions of frozen values; no I/O but reading profile files. May import the standard library, numpy, pydantic, yaml
-and `occupancy_cli.errors`/`data_files`. Every other part of the tool may import it; it imports none of them, nor
-Triton, torch, rich or typer (held by `lint-imports`).
+Functions of frozen values: no file, no process, no console. May import `gpu` and `errors`; every floor above may
+import it.
 """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from occupancy_cli.model.sm_rates import L2_BYTES_PER_CYCLE_AND_SM
+from occupancy_cli.gpu.sm_rates import L2_BYTES_PER_CYCLE_AND_SM
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,13 @@ Every function here is pure. What is not known is None, and `unknown` says why.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from occupancy_cli.errors import InputError, unknown_name
-from occupancy_cli.model.profiles import ComputeCapability, GpuProfile
+from occupancy_cli.gpu.profiles import ComputeCapability, GpuProfile
 from occupancy_cli.model.resources import KernelResources
 
 WARP_THREADS = 32
@@ -250,8 +251,9 @@ def occupancy(
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def occupancy_of(gpu: GpuProfile, resources: KernelResources) -> Occupancy:
-    """The occupancy of a compiled kernel: `occupancy` with what the compiler reported."""
+    """The occupancy of a compiled kernel: `occupancy` with what the compiler reported. Points of a sweep share it."""
     return occupancy(
         gpu,
         threads_per_cta=resources.threads_per_cta,

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.model.cta_work import LaunchShape
 from occupancy_cli.model.waves import cta_slots
-from occupancy_cli.model.work import LaunchShape
 
 _TIE = 1e-9  # residents whose remaining time differs by less (relative) finish together
 

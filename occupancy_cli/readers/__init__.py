@@ -1,4 +1,4 @@
-"""What the compiler produced, read: resources from cubins, work from TTGIR, a warp's path from SASS.
+"""Bytes to facts: cubins, SASS, TTGIR, Triton's cache entries.
 
-Texts and bytes go in, plain values come out. Triton is not needed, nothing is run.
+Texts and bytes go in, plain values come out; Triton is not needed and nothing is run. May import `model` and `gpu`.
 """

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.model.pipeline import time_path
+from occupancy_cli.gpu.sm_rates import DRAM_BANDWIDTH_SHARE, SmGpu, dram_share, l1_bytes, sm_rates
+from occupancy_cli.model.cta_work import CtaWork
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_rates import DRAM_BANDWIDTH_SHARE, SmGpu, dram_share, l1_bytes, sm_rates
-from occupancy_cli.model.work import CtaWork
+from occupancy_cli.model.sm_simulation import time_path
 from occupancy_cli.readers.ir_values import (
     ACCESSES,
     BULK_LOADS,

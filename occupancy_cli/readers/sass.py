@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from occupancy_cli.errors import InputError, unknown_name
-from occupancy_cli.model.pipeline import Step, WarpPath, access_bytes, matrix_bytes, unit_of
-from occupancy_cli.model.work import LoopMix
+from occupancy_cli.model.cta_work import LoopMix
+from occupancy_cli.model.sm_simulation import Step, WarpPath, access_bytes, matrix_bytes, unit_of
 
 
 @dataclass(frozen=True)

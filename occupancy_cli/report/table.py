@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from occupancy_cli.report import config_tables, text
+from occupancy_cli.report import entries_table, text
 from occupancy_cli.report.layout import Column, lay_out, needed_width
 from occupancy_cli.report.schema import Choice, Config, Finding, Kernel, Recommendation, Report
 
@@ -42,7 +42,7 @@ def _parts(report: Report, width: int) -> list[RenderableType]:
             *(Text(f"  {line}", style="green") for line in single.exports),
         ]
     for tables in report.tables:
-        parts += config_tables.parts(report, tables)
+        parts += entries_table.parts(report, tables)
     if report.findings:
         parts += _findings(report.findings)
     if report.gpu is not None:

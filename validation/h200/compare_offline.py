@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli import load_gpu, occupancy
-from occupancy_cli.analysis.plan import target_of
+from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource
-from occupancy_cli.compile.service import CompileService
-from occupancy_cli.intake.spec import LAUNCH_OPTIONS
+from occupancy_cli.plan.points import target_of
+from occupancy_cli.spec.kernel_spec import LAUNCH_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results" / "kernels.jsonl"

@@ -1,0 +1,234 @@
+"""`analyze`: every config of a kernel, compiled, with its occupancy and the waves of its launch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.answers import report_parts
+from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest, TimeOn
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.observations import Variant, observations
+from occupancy_cli.model.occupancy import occupancy_of
+from occupancy_cli.plan.kernel_input import KernelInput
+from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, points, prepare
+from occupancy_cli.report import schema
+from occupancy_cli.spec.settings import Setting
+from occupancy_cli.version import VERSION
+
+
+@dataclass(frozen=True)
+class AnalyzedPoint:
+    """A point with the outcome of each of its launches, the main kernel first; `timed`: a time was asked for."""
+
+    point: Point
+    outcomes: tuple[CompileOutcome, ...]
+    timed: bool = False
+
+
+def analyze(
+    given: KernelInput,
+    gpu: GpuProfile,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    *,
+    full: bool = False,
+    timed: bool = False,
+    command: str = "analyze",
+) -> schema.Report:
+    """A Report with one `Config` per config and combination of settings, in the kernel's own order.
+
+    `full` compiles configs over the cap through ptxas too (their registers are then known); `timed` predicts the time
+    of each launch whose grid and iterations the spec gives.
+    """
+    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    chosen = points(kernel, gpu, stop_above(gpu, full=full))
+    analyzed = compile_points(kernel, gpu, service, chosen, timed=timed)
+    return schema.Report(
+        command=command,
+        toolchain=toolchain(service, analyzed),
+        gpu=report_parts.gpu_part(gpu),
+        kernels=[kernel_part(kernel, gpu, analyzed, pruned_points(kernel, service, chosen))],
+        notes=notes_of(service, analyzed),
+        interrupted=service.interrupted,
+    )
+
+
+def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
+    """Where a compile may end: at a config over the cap, unless everything is asked for."""
+    return None if full else gpu.limits.shared_per_cta_optin_bytes
+
+
+def compile_points(
+    kernel: Kernel,
+    gpu: GpuProfile,
+    service: CompileService,
+    chosen: list[Point],
+    *,
+    timed: bool = False,
+    keep_in: Path | None = None,
+) -> list[AnalyzedPoint]:
+    """Compile every launch of every point, equal specializations once; `timed`: with each kernel's time on `gpu`.
+
+    With `keep_in` the binaries are left in that folder (see `CompileService.compile_all`).
+    """
+    wanted = time_on(gpu) if timed else None
+    timed_requests: dict[int, CompileRequest] = {}
+    requests = []
+    for point in chosen:
+        for launch in point.launches:
+            request = launch.request
+            if wanted is not None:
+                request = timed_requests.setdefault(id(request), replace(request, time_on=wanted))
+            requests.append(request)
+    outcomes = iter(service.compile_all(requests, keep_in=keep_in))
+    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), timed) for point in chosen]
+
+
+def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:
+    """The ids of the points whose config the kernel's own `prune_configs_by` leaves out for its arguments."""
+    autotune = kernel.description.autotune
+    if autotune is None or not autotune["prunes"] or kernel.given.spec.configs != "autotune":
+        return frozenset()
+    left_out = set()
+    tuned = {n for c in autotune["configs"] for n in c}
+    kept: dict[CompileRequest, list[dict[str, Any]]] = {}
+    for point in chosen:
+        # What the pruning function sees is the call without the config: many points share it.
+        constexprs = tuple((n, v) for n, v in point.main.request.constexprs if n not in tuned)
+        call = replace(point.main.request, constexprs=constexprs, options=())
+        if call not in kept:
+            kept[call] = service.pruned_configs(call)
+        if not any(all(point.config.get(n) == v for n, v in c.items()) for c in kept[call]):
+            left_out.add(id(point))
+    return frozenset(left_out)
+
+
+def kernel_part(
+    kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint], pruned: frozenset[int] = frozenset()
+) -> schema.Kernel:
+    """A kernel's part of a Report; `pruned` has the ids of points whose config the autotuner skips."""
+    settings = {**kernel.settings, **kernel.overrides}
+    return schema.Kernel(
+        name=kernel.given.name,
+        source=kernel.given.source,
+        kernel=str(kernel.source),
+        settings={n: s.origin for n, s in settings.items()},
+        observations=_observations(gpu, analyzed),
+        tuned=kernel.given.spec.tuned
+        or (kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None),
+        configs=[config_part(kernel, gpu, each, id(each.point) in pruned) for each in analyzed],
+    )
+
+
+def _observations(gpu: GpuProfile, analyzed: list[AnalyzedPoint]) -> list[str]:
+    variants = [
+        Variant(
+            {**each.point.shapes, **each.point.knobs, **each.point.config},
+            each.outcomes[0].resources,
+            occupancy_of(gpu, each.outcomes[0].resources),
+        )
+        for each in analyzed
+        if each.outcomes[0].resources is not None
+    ]
+    return observations(variants)
+
+
+def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned: bool = False) -> schema.Config:
+    """One config: fits or not, occupancy, waves, a time where the work is known; `pruned`: the autotuner skips it."""
+    point, outcome = analyzed.point, analyzed.outcomes[0]
+    derived = {n: point.names[n] for n in kernel.given.spec.derived if n in point.names}
+    given = report_parts.scalars({n: v for n, v in derived.items() if n in kernel.overrides})
+    config = report_parts.scalars({**point.config, "maxnreg": point.config.get("maxnreg")})
+    knobs, shapes = report_parts.scalars(point.knobs), report_parts.scalars(point.shapes)
+    notes = [*point.main.assumed, *outcome.notes]
+    if pruned:
+        notes.append("prune_configs_by leaves this config out for these arguments: it is not tried")
+    if outcome.resources is None:
+        return schema.Config(
+            config=config,
+            knobs=knobs,
+            shapes=shapes,
+            derived=report_parts.scalars(derived),
+            given=given,
+            status="failed",
+            fits=None,
+            over_bytes=0,
+            reason=outcome.message,
+            error=report_parts.error_part(outcome),
+            notes=notes,
+        )
+    occupancy = occupancy_of(gpu, outcome.resources)
+    waves = report_parts.waves_of(gpu, outcome.resources, occupancy, point.main.grid)
+    return schema.Config(
+        config=config,
+        knobs=knobs,
+        shapes=shapes,
+        derived=report_parts.scalars(derived),
+        given=given,
+        status="ok" if occupancy.launchable else "over_cap",
+        fits=occupancy.launchable,
+        over_bytes=occupancy.over_bytes,
+        reason=occupancy.reason,
+        resources=report_parts.resources_part(outcome.resources),
+        occupancy=report_parts.occupancy_part(occupancy),
+        launch=report_parts.launch_part(waves),
+        time=_time(kernel, gpu, point.main, outcome) if analyzed.timed else None,
+        followed_by=[
+            _follower(kernel, gpu, plan, result, analyzed.timed)
+            for plan, result in zip(point.followers, analyzed.outcomes[1:], strict=True)
+        ],
+        notes=notes,
+    )
+
+
+def time_on(gpu: GpuProfile) -> TimeOn:
+    """The GPU as a request names it, with the folder of its profile's own file for the worker that has to load it."""
+    from occupancy_cli.compile.kept_timing import digest_of
+
+    return TimeOn(gpu.id, digest_of(gpu), (str(Path(gpu.path).parent),) if gpu.path else ())
+
+
+def _time(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Time | None:
+    """The time of a launch that was compiled with one."""
+    from occupancy_cli.plan.launch_work import iterations_from, time_of, timing_of
+
+    said = iterations_from(kernel.given, plan, timing_of(gpu, outcome))
+    return report_parts.time_part(time_of(kernel, gpu, plan, outcome), said)
+
+
+def _follower(
+    kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome, timed: bool
+) -> schema.Follower:
+    name = plan.request.source.kernel
+    if outcome.resources is None:
+        return schema.Follower(
+            kernel=name, resources=None, occupancy=None, launch=None, error=report_parts.error_part(outcome)
+        )
+    occupancy = occupancy_of(gpu, outcome.resources)
+    return schema.Follower(
+        kernel=name,
+        resources=report_parts.resources_part(outcome.resources),
+        occupancy=report_parts.occupancy_part(occupancy),
+        launch=report_parts.launch_part(report_parts.waves_of(gpu, outcome.resources, occupancy, plan.grid)),
+        time=_time(kernel, gpu, plan, outcome) if timed else None,
+    )
+
+
+def toolchain(service: CompileService, analyzed: list[AnalyzedPoint]) -> schema.Toolchain:
+    """Versions, as the outcomes report them."""
+    versions = {name: v for each in analyzed for outcome in each.outcomes for name, v in outcome.toolchain}
+    return schema.Toolchain(occupancy=VERSION, triton=service.triton, ptxas=versions.get("ptxas") or None)
+
+
+def notes_of(service: CompileService, analyzed: list[AnalyzedPoint]) -> list[str]:
+    """What a reader should know of the run as a whole."""
+    notes = []
+    if service.cache is not None and service.cache.trouble:
+        notes.append(f"results are not cached: {service.cache.trouble}")
+    assumed = {note for each in analyzed for plan in each.point.launches for note in plan.assumed}
+    return [*notes, *sorted(assumed)]

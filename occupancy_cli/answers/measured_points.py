@@ -1,0 +1,96 @@
+"""Measured rows as launches of the model: each compiled again for its GPU, so that it can be predicted beside its time.
+
+Shared by `calibrate` (fits the model to the times) and `compare` (judges choices by them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from occupancy_cli.answers.analyze import compile_points, stop_above
+from occupancy_cli.answers.recommend import Workload, candidate_of
+from occupancy_cli.answers.times_file import Row, Times, sources_sha256
+from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.errors import InputError
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.ranking import Candidate
+from occupancy_cli.plan.kernel_input import KernelInput
+from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """A row with its launches; `candidate` is None where the model says it cannot launch (`problem` says why)."""
+
+    row: Row
+    point: Point
+    candidate: Candidate | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """A kernel with the usable rows of a file of times, and what is to be said of the others."""
+
+    kernel: Kernel
+    rows: tuple[MeasuredRow, ...]
+    notes: tuple[str, ...]
+
+
+def measured_kernel(
+    times: Times, given: KernelInput, gpu: GpuProfile, service: CompileService, *, same_triton: bool
+) -> MeasuredKernel:
+    """Compile every usable row's launches for `gpu`.
+
+    Raises `InputError` when the times are of another GPU, of a kernel whose source has changed since, or, where
+    `same_triton`, of another Triton version (its binaries take other registers and shared memory).
+    """
+    header = times.header
+    if header.gpu != gpu.id:
+        raise InputError(
+            f"the times were measured on {header.device} ({header.gpu}), not on {gpu.id}", where=times.path
+        )
+    notes = []
+    if header.triton != service.triton:
+        text = f"the times were measured with Triton {header.triton}, this is {service.triton}"
+        if same_triton:
+            raise InputError(text, where=times.path, hint=f"Run it with Triton {header.triton}.")
+        notes.append(f"{text}: predictions are for other binaries than those that were timed")
+    kernel = prepare(given, gpu, service.describe, {}, {})
+    now = sources_sha256([kernel.source, *(site.source for site in kernel.followers)])
+    if header.source_sha256 and now and header.source_sha256 != now:
+        raise InputError(
+            "the kernel's source has changed since it was measured", where=times.path, hint="Measure it again."
+        )
+    rows, left_out = times.usable()
+    if not rows:
+        raise InputError("no usable point", where=times.path, hint="; ".join(left_out))
+    points = [point_of(kernel, gpu, row) for row in rows]
+    workload = Workload(cold=header.cold)
+    found = []
+    for row, analyzed in zip(rows, compile_points(kernel, gpu, service, points, timed=True), strict=True):
+        batch = int(row.get("batch", 1))
+        candidate, problem = candidate_of(kernel, gpu, batch, analyzed, workload)
+        found.append(MeasuredRow(row, analyzed.point, candidate, problem))
+    return MeasuredKernel(kernel, tuple(found), (*left_out, *notes))
+
+
+def point_of(kernel: Kernel, gpu: GpuProfile, row: Row) -> Point:
+    """The point that a row was measured at. A knob that the row lacks is replaced by its derived names."""
+    spec = kernel.given.spec
+    settings: dict[str, Any] = {n: row.get(n, s.values[0]) for n, s in kernel.settings.items()}
+    config = _config_of(kernel.configs, row)
+    override: dict[str, Any] = {}
+    if any(n not in row for n in spec.knobs):
+        override = {n: row[n] for n in spec.derived if n in row}
+    return make_point(kernel, gpu, settings, config, override, stop_above(gpu, full=False))
+
+
+def _config_of(configs: Sequence[Mapping[str, Any]], row: Row) -> dict[str, Any]:
+    """The config of the kernel that a row has; its own values where the kernel no longer lists it."""
+    for config in configs:
+        if all(row.get(n, v) == v for n, v in config.items()):
+            return dict(config)
+    return {n: row[n] for config in configs[:1] for n in config if n in row}

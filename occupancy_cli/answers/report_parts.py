@@ -1,0 +1,129 @@
+"""The core's values as parts of a Report: one function a kind, no arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from occupancy_cli.compile.request import CompileOutcome
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.occupancy import Occupancy
+from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.model.waves import WaveSchedule, wave_schedule
+from occupancy_cli.report import schema
+
+if TYPE_CHECKING:
+    from occupancy_cli.model.launch_time import TimeEstimate
+
+SHOWN_GPU_FIELDS = ("sm_count", "boost_clock_mhz", "memory_bandwidth_gbps")
+
+
+def waves_of(
+    gpu: GpuProfile, resources: KernelResources, occupancy: Occupancy, grid: tuple[int, ...] | None
+) -> WaveSchedule | None:
+    """The waves of a launch; None without a grid."""
+    if grid is None:
+        return None
+    return wave_schedule(grid, occupancy.ctas_per_sm, gpu.sm_count, resources.num_ctas)
+
+
+def gpu_part(gpu: GpuProfile) -> schema.Gpu:
+    """The GPU, with what is assumed of it."""
+    limits = gpu.limits
+    return schema.Gpu(
+        id=gpu.id,
+        name=gpu.name,
+        compute_capability=gpu.compute_capability,
+        sm_count=gpu.sm_count,
+        max_warps_per_sm=limits.max_warps_per_sm,
+        max_ctas_per_sm=limits.max_ctas_per_sm,
+        registers_per_sm=limits.registers_per_sm,
+        shared_per_sm_bytes=limits.shared_per_sm_bytes,
+        shared_per_cta_optin_bytes=limits.shared_per_cta_optin_bytes,
+        shared_reserved_per_cta_bytes=limits.shared_reserved_per_cta_bytes,
+        boost_clock_mhz=_as_float(gpu.boost_clock_mhz),
+        memory_bandwidth_gbps=_as_float(gpu.memory_bandwidth_gbps),
+        assumed=[f for f in SHOWN_GPU_FIELDS if getattr(gpu, f) is not None and gpu.status(f) == "assumed"],
+        notes=["limits only: without an SM count, waves and times are unknown"] if gpu.sm_count is None else [],
+    )
+
+
+def resources_part(resources: KernelResources) -> schema.Resources:
+    """Compiled resources."""
+    return schema.Resources(
+        **{name: getattr(resources, name) for name in schema.Resources.__dataclass_fields__ if hasattr(resources, name)}
+    )
+
+
+def occupancy_part(occupancy: Occupancy) -> schema.Occupancy:
+    """An occupancy with its next CTA and its slack."""
+    following = occupancy.next_cta
+    less = {change.resource: change.less for change in following}
+    return schema.Occupancy(
+        ctas_per_sm=occupancy.ctas_per_sm,
+        warps_per_sm=occupancy.warps_per_sm,
+        max_warps_per_sm=occupancy.max_warps_per_sm,
+        percent=round(occupancy.percent, 2),
+        limits=dict(occupancy.limits),
+        limited_by=list(occupancy.limited_by),
+        next_cta=schema.NextCta(
+            ctas_per_sm=following.ctas,
+            reachable=following.reachable,
+            binding=list(following.binding),
+            shared_bytes=following.shared_bytes,
+            shared_bytes_less=less.get("shared"),
+            registers_per_thread=following.registers_per_thread,
+            registers_per_thread_less=less.get("registers"),
+            warps_per_cta=following.warps_per_cta,
+        ),
+        slack={name: slack.more for name, slack in occupancy.slack.items()},
+        unknown=dict(occupancy.unknown),
+    )
+
+
+def launch_part(waves: WaveSchedule | None) -> schema.Launch | None:
+    """A launch's waves, rounded for reading: waves to 1/1000, percentages to 1/100."""
+    if waves is None:
+        return None
+    return schema.Launch(
+        grid=list(waves.grid),
+        ctas=waves.ctas,
+        slots=waves.slots,
+        waves=_rounded(waves.waves, 3),
+        full_waves=waves.full_waves,
+        tail_ctas=waves.tail_ctas,
+        tail_percent=_rounded(waves.tail_percent, 2),
+        efficiency_percent=_rounded(waves.efficiency_percent, 2),
+    )
+
+
+def time_part(estimate: TimeEstimate | None, iterations_from: str | None = None) -> schema.Time | None:
+    """A time with its terms."""
+    if estimate is None:
+        return None
+    return schema.Time(
+        time_us=_rounded(estimate.time_us, 3),
+        binding=estimate.binding,
+        terms={name: round(value, 4) for name, value in estimate.terms.items()},
+        unknown=list(estimate.unknown),
+        iterations_from=iterations_from,
+    )
+
+
+def error_part(outcome: CompileOutcome) -> schema.Error:
+    """Why an outcome has no resources."""
+    return schema.Error(kind=outcome.kind or "compile", message=outcome.message, output=outcome.output[-2000:])
+
+
+def scalars(values: Mapping[str, Any]) -> dict[str, schema.Scalar]:
+    """Names and values as a report carries them: what is no number, truth value or text becomes text."""
+    return {n: v if isinstance(v, (int, float, bool, str, type(None))) else repr(v) for n, v in values.items()}
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _as_float(value: float | None) -> float | None:
+    """A profile's whole number as the report writes it, 2617.0."""
+    return None if value is None else float(value)

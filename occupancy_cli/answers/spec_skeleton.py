@@ -1,0 +1,483 @@
+"""A kernel spec to start from: what a kernel's source says of its launch, with marked places for what it does not say.
+
+Source is read, never imported (`source_knobs`, and the kernel's own body for what is loaded from and stored to). What
+the source states is written as it is; what is only likely (the type of a pointer, by its name and use) carries the
+word "guess"; what only the person who launches it knows is `FILL: ...`, which `load_spec` refuses until it is filled.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.errors import InputError
+from occupancy_cli.source.source_knobs import (
+    LAUNCH_OPTIONS,
+    EnvironmentVariable,
+    KernelKnobs,
+    SourceKnobs,
+    read_knobs,
+)
+from occupancy_cli.spec.expressions import ExpressionError, parse_expression
+from occupancy_cli.spec.kernel_spec import PLACEHOLDER, SCHEMA, canonical_type
+from occupancy_cli.spec.settings import parse_value
+
+_ADDRESSES = frozenset({"load", "store", "make_block_ptr", "make_tensor_descriptor", "advance", "async_copy"})
+_POINTER_NAME = re.compile(r"(_|^)(ptrs?|buf|buffer|cache|tensor)$|^p_|_desc$", re.IGNORECASE)
+_INTEGER_DATA = re.compile(r"ind(ex|ices|x)|idx|ids?$|table|lens?$|length|offs|starts?$|cu_seq|req_to|count|num_", re.I)
+_FP8_DATA = re.compile(r"fp8|float8|e4m3", re.IGNORECASE)
+_FP32_DATA = re.compile(r"lse|scale|max|sum|acc|mid|rstd|mean|partial", re.IGNORECASE)
+_FLOAT_SCALAR = re.compile(
+    r"scale|eps|alpha|beta|gamma|cap$|factor|softcap|prob|dropout|lr$|theta|log2e", re.IGNORECASE
+)
+_TRUTH = re.compile(
+    r"^(is|has|use|do|with|enable|need|store|load|causal|even)(_|$)|^(causal|normalize)$", re.IGNORECASE
+)
+_DIVIDES = frozenset({"cdiv", "ceil_div", "ceildiv"})
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """The text of a spec, and the places in it that a person has to fill, by their names."""
+
+    text: str
+    to_fill: tuple[str, ...]
+    name: str
+
+
+def write_skeleton(path: Path, kernel: str | None, reference: Callable[[str], str]) -> Skeleton:
+    """The skeleton of the spec of `kernel` in the file at `path`; `reference` gives what a spec calls it by its name.
+
+    `kernel` may be None where the file has one kernel. Raises `InputError` when there is no such kernel.
+    """
+    if path.is_dir():
+        raise InputError("is a package: name the module in it", where=str(path))
+    found = read_knobs(path, kernel=kernel)
+    names = [k.name for k in found.kernels if k.role == "kernel"]
+    if kernel is None:
+        if len(names) != 1:
+            listed = f"Kernels there: {', '.join(names[:20])}" if names else "It has no @triton.jit function."
+            raise InputError(f"{len(names)} kernels in {path.name}; name one: {path.name}:NAME", hint=listed)
+        found = read_knobs(path, kernel=names[0])
+    chosen = found.kernels[-1]
+    return _Writer(found, chosen, _Body.of(path, chosen), reference(chosen.name)).write()
+
+
+class _Body:
+    """What a kernel's own statements say of its parameters, and the module around it of names used at launches."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: ast.Module) -> None:
+        self.constants = {
+            n.targets[0].id: ast.unparse(n.value)
+            for n in module.body
+            if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], ast.Name)
+        }
+        params = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        self.annotations = {p.arg: ast.unparse(p.annotation).strip("'\"") for p in params if p.annotation is not None}
+        self.addressed = self._addressed(function) & {p.arg for p in params}
+        self.axes = 1 + max(
+            (
+                n.value
+                for call in _calls(function, {"program_id"})
+                for n in [*call.args, *(k.value for k in call.keywords)]
+                if isinstance(n, ast.Constant) and isinstance(n.value, int)
+            ),
+            default=0,
+        )
+
+    @staticmethod
+    def of(path: Path, kernel: KernelKnobs) -> _Body:
+        """The body of `kernel`, found by its name (and line, where a file has several of that name)."""
+        tree = ast.parse(path.read_text(encoding="utf-8-sig", errors="replace"))
+        functions = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name == kernel.name
+        ]
+        return _Body(min(functions, key=lambda f: abs(f.lineno - kernel.place.line)), tree)
+
+    @staticmethod
+    def _addressed(function: ast.AST) -> set[str]:
+        """Names that loads and stores start from: the terms of a sum that is an address, through assignments."""
+        names: set[str] = set()
+        for call in ast.walk(function):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if called in _ADDRESSES or called.startswith("atomic_"):
+                names |= _terms(call.args[0])
+        while True:
+            before = len(names)
+            for node in ast.walk(function):
+                if isinstance(node, ast.Assign) and any(
+                    isinstance(t, ast.Name) and t.id in names for t in node.targets
+                ):
+                    names |= _terms(node.value)
+            if len(names) == before:
+                return names
+
+
+def _terms(node: ast.expr) -> set[str]:
+    """The bare names among the terms of a sum. A cast of a pointer (`p.to(...)`) counts as the pointer."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        return _terms(node.left) | _terms(node.right)
+    if isinstance(node, ast.IfExp):
+        return _terms(node.body) | _terms(node.orelse)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        return _terms(node.func.value)
+    return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _calls(node: ast.AST, names: Iterable[str]) -> Iterator[ast.Call]:
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in names:
+            yield call
+
+
+class _Writer:
+    """Writes one skeleton, line by line."""
+
+    def __init__(self, found: SourceKnobs, kernel: KernelKnobs, body: _Body, reference: str) -> None:
+        self.found, self.kernel, self.body, self.reference = found, kernel, body, reference
+        self.launches = [s for s in found.launches if kernel.name in s.kernels]
+        self.lines: list[str] = []
+        self.filled: list[str] = []
+        self.tuned: set[str] = set()
+        if kernel.autotune is not None:
+            self.tuned = {n for c in kernel.autotune.configs or () for n in c}
+        given = [p.name for p in kernel.arguments if p.name not in kernel.heuristics]
+        self.integers = [n for n in given if self._kind(n)[0] == "i32"]
+        self.knobs = dict(self._environment_knobs())
+        self.constexprs = dict(self._constexprs())
+        known = {*self.integers, *self.constexprs, *self.knobs, *self.tuned}
+        self.grid, self.grid_shapes, self.grid_source = self._grid(known)
+
+    def write(self) -> Skeleton:
+        add = self.lines.append
+        add(f"# Spec of {self.kernel.name} ({self.kernel.place}), drawn up from its source.")
+        add(f"# Fill what is marked {PLACEHOLDER} and look over the guesses. The format: occupancy schema spec")
+        add(f"schema: {SCHEMA}")
+        add(f"name: {_scalar(self.kernel.name.lstrip('_') or self.kernel.name)}")
+        add(f"kernel: {_scalar(self.reference)}")
+        self._write_shapes()
+        self._write_knobs()
+        self._write_arguments()
+        self._write_constexprs()
+        self._write_configs()
+        self._write_grid()
+        self._write_rest()
+        return Skeleton("\n".join(self.lines) + "\n", tuple(self.filled), self.kernel.name)
+
+    def _fill(self, what: str, example: object, place: str) -> str:
+        self.filled.append(place)
+        return f'"{PLACEHOLDER} {what} (e.g. {example})"'
+
+    # --- arguments ---
+
+    def _kind(self, name: str) -> tuple[str, str]:
+        """A type for an argument, and why (empty: the source says so)."""
+        annotation = self.body.annotations.get(name, "")
+        spelled = annotation.rpartition(".")[2]
+        spelled = f"*{spelled}" if annotation.startswith("*") else spelled
+        try:
+            return canonical_type({"int": "i32", "float": "fp32"}.get(spelled, spelled)), ""
+        except ValueError:
+            pass
+        if name in self.body.addressed or _POINTER_NAME.search(name):
+            why = "loaded or stored through" if name in self.body.addressed else "by its name"
+            named = re.sub(r"_?ptrs?$", "", name, flags=re.IGNORECASE)
+            for pattern, element in ((_INTEGER_DATA, "*i32"), (_FP8_DATA, "*fp8e4nv"), (_FP32_DATA, "*fp32")):
+                if pattern.search(named):
+                    return element, why
+            return "*bf16", why
+        default = next((p.default for p in self.kernel.arguments if p.name == name), None)
+        if default == "None":
+            return "none", "its default"
+        if default in ("True", "False") or _TRUTH.match(name):
+            return "i1", "by its name"
+        if _FLOAT_SCALAR.search(name) or (default is not None and re.fullmatch(r"-?\d*\.\d*(e-?\d+)?", default)):
+            return "fp32", "by its name"
+        return "i32", ""
+
+    def _write_shapes(self) -> None:
+        if not self.integers and not self.grid_shapes:
+            return
+        if self.integers:
+            self.lines += [
+                "",
+                "# Arguments taken to be integers: nothing is loaded or stored through them. Values matter: 1 is a",
+                "# constant of its own, and multiples of 16 are marked so, which often takes more shared memory.",
+            ]
+        self.lines += ["shapes:"] if self.integers else ["", "shapes:"]
+        for name in self.integers:
+            default = next((p.default for p in self.kernel.arguments if p.name == name), None)
+            value = default if default and re.fullmatch(r"-?\d{1,18}", default) else None
+            example = 1 if re.match(r"stride.*(_k|_d|_n|_dim)$", name) else 4096
+            self.lines.append(f"  {name}: {value or self._fill('an integer', example, f'shapes.{name}')}")
+        for name in self.grid_shapes:
+            self.lines.append(f"  {name}: {self._fill('an integer', 16, f'shapes.{name}')}  # for the grid")
+
+    def _write_arguments(self) -> None:
+        heuristic = [a.name for a in self.kernel.arguments if a.name in self.kernel.heuristics]
+        written = [a.name for a in self.kernel.arguments if a.name not in heuristic]
+        if not written:
+            return
+        self.lines += [
+            "",
+            "# Types: *bf16, *fp16, *fp32, *fp8e4nv, *i32, ... (pointers), i32, i64, fp32, i1, none (None). A pointer",
+            '# whose address is not a multiple of 16 bytes says so: {type: "*bf16", align: 4}.',
+            "arguments:",
+        ]
+        for name in written:
+            kind, why = self._kind(name)
+            note = f"  # guess: {why}" if why else ""
+            if kind == "i32":
+                self.lines.append(f"  {name}: {{type: i32, value: {name}}}{note}")
+            elif kind == "i1":
+                value = self._fill("true or false", "true", f"arguments.{name}")
+                self.lines.append(f"  {name}: {{type: i1, value: {value}}}{note}")
+            else:
+                self.lines.append(f"  {name}: {_scalar(kind)}{note}")
+        self.lines += [f"  # {name}: computed by @triton.heuristics" for name in heuristic]
+
+    # --- constexprs, knobs, configs ---
+
+    def _constexprs(self) -> Iterator[tuple[str, str | None]]:
+        """Each constexpr that nothing else gives, with the value that launches agree on, or None."""
+        for parameter in self.kernel.constexprs:
+            name = parameter.name
+            if name in self.tuned or name in self.kernel.heuristics or name in self.knobs:
+                continue
+            texts = {text for s in self.launches if (text := s.constexprs.get(name)) is not None}
+            texts = {t for text in texts for t in self._resolved(text)}
+            literal = texts.pop() if len(texts) == 1 else None
+            if literal is None and parameter.default is not None:
+                continue
+            yield name, literal if literal is not None and _literal(literal) is not None else None
+
+    def _resolved(self, text: str) -> list[str]:
+        """What `text` was assigned before the launch, or at the top of its file, where it is a plain name."""
+        found = [d.text for s in self.launches for d in s.definitions.get(text, ())]
+        return found or [self.body.constants.get(text, text)]
+
+    def _environment_knobs(self) -> Iterator[tuple[str, tuple[EnvironmentVariable, Any]]]:
+        """Constexprs that are given the value of an environment variable at a launch, with its default."""
+        for variable in self.found.environment:
+            defaults = [v for r in variable.reads if isinstance(v := parse_value(str(r.default_value)), (int, float))]
+            if not variable.literal or not defaults:
+                continue
+            for name in [p.name for p in self.kernel.constexprs if p.name not in self.tuned]:
+                texts = [t for s in self.launches if name in s.constexprs for t in self._resolved(s.constexprs[name])]
+                if any(variable.name in t for t in texts):
+                    yield name, (variable, defaults[0])
+
+    def _write_knobs(self) -> None:
+        others = [v for v in self.found.environment if v not in [k for k, _ in self.knobs.values()]]
+        if not self.knobs and not others:
+            return
+        self.lines += ["", "# What a person sets; `values` is what `occupancy recommend` may choose from."]
+        if self.knobs:
+            self.lines.append("knobs:")
+        for name, (variable, default) in self.knobs.items():
+            self.lines.append(f"  {name}: {{default: {_scalar(default)}, env: {variable.name}}}  # add values: [...]")
+        for variable in others[:20]:
+            default = variable.defaults[0] if variable.defaults else "none"
+            self.lines.append(f"# {variable.name} is read at {variable.reads[0].place}, default {_one_line(default)}")
+
+    def _write_constexprs(self) -> None:
+        defaults = [p for p in self.kernel.constexprs if p.default is not None and p.name not in self.constexprs]
+        defaults = [p for p in defaults if p.name not in self.tuned]
+        if self.constexprs or defaults:
+            self.lines += ["", "# Numbers, true or false, texts, and Triton types as tl.bfloat16."]
+        if self.constexprs:
+            self.lines.append("constexprs:")
+        for name, literal in self.constexprs.items():
+            written = [s.constexprs[name] for s in self.launches if name in s.constexprs]
+            if literal is not None:
+                self.lines.append(f"  {name}: {_literal(literal)}  # as launched")
+                continue
+            texts = dict.fromkeys(t for w in written for t in self._resolved(w))
+            expression = self._expression(next(iter(texts))) if len(texts) == 1 else None
+            if expression is not None:
+                self.lines.append(f"  {name}: {_scalar(expression)}  # as launched")
+                continue
+            value = self._fill(*_expected(name), f"constexprs.{name}")
+            hint = f"  # launched with {_one_line(' or '.join(texts))}" if texts else ""
+            self.lines.append(f"  {name}: {value}{hint}")
+        self.lines += [f"  # {p.name}: {_one_line(p.default or '')} by default" for p in defaults]
+
+    def _expression(self, text: str) -> str | None:
+        """`text` of a launch as an expression over the spec's shapes and knobs, where it is one."""
+        known = {*self.integers, *self.knobs}
+        translated = _grid_axes(text, self._spelled(known))
+        try:
+            names = parse_expression(translated[0]).names if translated and len(translated) == 1 else frozenset({""})
+        except ExpressionError:
+            return None
+        return translated[0] if translated and names and names <= known else None
+
+    def _write_configs(self) -> None:
+        self.lines.append("")
+        autotune = self.kernel.autotune
+        if autotune is not None:
+            count = "configs that are computed" if autotune.configs is None else f"{len(autotune.configs)} configs"
+            self.lines.append(f"# The {count} of @triton.autotune, keyed by {', '.join(autotune.key) or 'nothing'}.")
+            self.lines += [f"# {name}: {_one_line(text)}" for name, text in autotune.more.items()]
+            self.lines.append("configs: autotune")
+            return
+        options: dict[str, str] = {}
+        open_options: dict[str, None] = {}
+        for site in self.launches:
+            for name, text in site.options.items():
+                literal = self._resolved(text)
+                if name in LAUNCH_OPTIONS and len(literal) == 1 and literal[0].isdecimal():
+                    options.setdefault(name, literal[0])
+                elif name in LAUNCH_OPTIONS:
+                    open_options[f"# {name} is launched with {_one_line(' or '.join(dict.fromkeys(literal)))}"] = None
+        self.lines += open_options
+        if options:
+            self.lines += ["# The launch options in the source.", f"configs: [{{{_flow(options)}}}]"]
+        else:
+            self.lines += [
+                "# The source gives no launch options: Triton's defaults. Several: {product: {num_warps: [4, 8]}}",
+                "configs: [{num_warps: 4, num_stages: 3}]",
+            ]
+
+    # --- grid ---
+
+    def _grid(self, known: set[str]) -> tuple[list[str] | None, list[str], str]:
+        """The grid as expressions (None: not to be had), the names they need beside `known`, the grid as written."""
+        source = ""
+        folded = self._spelled(known)
+        arguments = {p.name for p in self.kernel.arguments}
+        for site in self.launches:
+            for text in self._resolved(site.grid):
+                source = source or text
+                axes = _grid_axes(text, folded)
+                if axes is None:
+                    continue
+                try:
+                    names = {n for a in axes for n in parse_expression(a).names}
+                except ExpressionError:
+                    continue
+                if not names & (arguments - known):
+                    return axes, sorted(names - known), text
+        return None, [], source
+
+    def _spelled(self, known: set[str]) -> dict[str, str]:
+        """How names around a launch are spelled in the spec: by the constexpr they are passed as, or but for case."""
+        passed = {t.casefold(): n for s in self.launches for n, t in s.constexprs.items() if t.isidentifier()}
+        return {t: n for t, n in passed.items() if n in known} | {n.casefold(): n for n in sorted(known)}
+
+    def _write_grid(self) -> None:
+        self.lines += [
+            "",
+            "# Programs along x, y, z: expressions over the names above. Without a grid, waves are unknown.",
+        ]
+        if self.grid_source:
+            self.lines.append(f"# In the source: {_one_line(self.grid_source)}")
+        if self.grid is not None:
+            self.lines.append(f"grid: [{', '.join(_scalar(a) for a in self.grid)}]")
+            return
+        axes = [self._fill(f"programs along {axis}", 1, f"grid.{axis}") for axis in "xyz"[: min(self.body.axes, 3)]]
+        self.lines.append(f"grid: [{', '.join(axes)}]")
+
+    def _write_rest(self) -> None:
+        self.lines += [
+            "",
+            "# For times and `occupancy recommend`: iterations of a CTA's main loop, such as ceil_div(K, BLOCK_K).",
+            "# work: {iterations: ...}",
+            "# For `occupancy check`:",
+            "# check: {gpus: [rtx-pro-6000], budgets: {max_spill_bytes: 0, min_ctas_per_sm: 1}}",
+        ]
+
+
+def _expected(name: str) -> tuple[str, object]:
+    """What a constexpr of that name is likely to be, and an example."""
+    if _TRUTH.match(name):
+        return "true or false", "true"
+    if re.search(r"dtype|_type$", name, re.IGNORECASE):
+        return "a Triton type", "tl.bfloat16"
+    return "a constexpr's value", 64 if re.search(r"block|tile|size|dim|head", name, re.IGNORECASE) else 1
+
+
+def _literal(text: str) -> str | None:
+    """A Python literal, or a Triton type, as YAML; None for anything else."""
+    if re.fullmatch(r"(tl|triton\.language)\.(b?float\d+|u?int\d+|float8e\w+)", text):
+        return f"tl.{text.rpartition('.')[2]}"
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return _scalar(value) if value is None or isinstance(value, (bool, int, float, str)) else None
+
+
+def _grid_axes(text: str, known: Mapping[str, str]) -> list[str] | None:
+    """A launch grid (a tuple, a lambda or function that returns one) as expressions of a spec.
+
+    `known` maps names in lower case to the spec's own spelling: `block_h` at a launch is BLOCK_H of the kernel.
+    """
+    try:
+        tree = ast.parse(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    statement = tree.body[0] if tree.body else None
+    node: ast.expr | None = None
+    if isinstance(statement, ast.Expr):
+        node = statement.value.body if isinstance(statement.value, ast.Lambda) else statement.value
+    elif isinstance(statement, ast.FunctionDef) and len(statement.body) == 1:
+        returned = statement.body[0]
+        node = returned.value if isinstance(returned, ast.Return) else None
+    if node is None:
+        return None
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    return [ast.unparse(_Translate(known).visit(e)) for e in items] if 1 <= len(items) <= 3 else None
+
+
+class _Translate(ast.NodeTransformer):
+    """Python around a launch, in the words of a spec: triton.cdiv(a, b) is ceil_div(a, b), META["X"] is X."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self.known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(id=self.known.get(node.id.casefold(), node.id), ctx=ast.Load())
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = "ceil_div" if called in _DIVIDES else called
+        arguments = [self.visit(a) for a in node.args]
+        return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=arguments, keywords=node.keywords)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        key = node.slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value.isidentifier():
+            return self.visit_Name(ast.Name(id=key.value, ctx=ast.Load()))
+        return node
+
+
+def _scalar(value: Any) -> str:
+    """A value as a YAML scalar that is safe inside a flow mapping."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (int, float)):
+        return repr(value)
+    text = str(value)
+    plain = re.fullmatch(r"[A-Za-z_./][\w./ :+*()-]*", text) and ": " not in text and not text.endswith((":", " "))
+    if plain and text.casefold() not in ("null", "true", "false", "yes", "no", "on", "off", "none", "y", "n"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _flow(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{n}: {v}" for n, v in values.items())
+
+
+def _one_line(text: str, most: int = 100) -> str:
+    joined = " ".join(text.split())
+    return joined if len(joined) <= most else joined[: most - 3] + "..."

@@ -1,0 +1,113 @@
+"""The process that runs a user's script under capture: `python -m occupancy_cli.capture.script_process PLAN`.
+
+PLAN is a JSON file: the script and its arguments, the target, where records go. The process ends as the script does;
+its last record says how. Nothing of the script's exceptions is hidden: the traceback is the script's own, printed as
+Python would, without the frames that started it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def main() -> int:
+    """Run the script that the plan names; returns the exit code."""
+    plan: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    fd = os.open(plan["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.set_inheritable(fd, False)
+    from occupancy_cli.capture import recorder, triton_hooks
+
+    record = recorder.Recorder(fd, plan["most_per_kernel"])
+    missing = triton_hooks.check_internals()
+    if missing:
+        record.event("end", status="internals", message=", ".join(missing), versions=recorder.versions())
+        return 2
+    if plan["live"]:
+        triton_hooks.install_live(record)
+    else:
+        triton_hooks.install_without_gpu(record, plan["target"]["arch"], plan["target"]["device"])
+        sys.meta_path.insert(0, _WhenTorchIsImported(plan["target"], record.note))
+    code, status, message = _run(plan)
+    record.flush()
+    record.event("end", status=status, message=message, versions=recorder.versions())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+class _WhenTorchIsImported:
+    """Puts the stand-ins into torch as soon as it has been imported, before its importer goes on."""
+
+    def __init__(self, target: dict[str, Any], note: Callable[[str], None]) -> None:
+        self._target = target
+        self._note = note
+
+    def find_spec(self, name: str, _path: Any = None, _module: Any = None) -> ModuleSpec | None:
+        """How the import system asks; only torch is answered for, once."""
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                from occupancy_cli.capture import torch_cuda
+
+                torch_cuda.install(self._target, self._note)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _run(plan: dict[str, Any]) -> tuple[int, str, str]:
+    """Exit code, status and, of a script that failed, the last line of its traceback."""
+    sys.argv = [plan["script"], *plan["arguments"]]
+    try:
+        if plan["module"]:
+            sys.path[0] = os.getcwd()  # noqa: PTH109 (as `python -m` does)
+            runpy.run_module(plan["script"], run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(Path(plan["script"]).resolve().parent)
+            runpy.run_path(plan["script"], run_name="__main__")
+    except SystemExit as leaving:
+        if leaving.code in (None, 0):
+            return 0, "complete", ""
+        if not isinstance(leaving.code, int):
+            print(leaving.code, file=sys.stderr)  # noqa: T201 (as Python does)
+            return 1, "failed", f"it left with: {leaving.code}"
+        return leaving.code, "failed", f"it left with exit code {leaving.code}"
+    except KeyboardInterrupt:
+        return 130, "interrupted", "it was interrupted"
+    except BaseException as bad:  # noqa: BLE001 (whatever a script raises is its own and is shown)
+        _show(bad)
+        return 1, "failed", traceback.format_exception_only(bad)[-1].strip()
+    return 0, "complete", ""
+
+
+def _show(bad: BaseException) -> None:
+    """The traceback as Python prints it, from the script's first frame on."""
+    frames = bad.__traceback__
+    while frames is not None and frames.tb_next is not None and _is_ours(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    traceback.print_exception(type(bad), bad, frames)
+
+
+def _is_ours(file: str) -> bool:
+    return file in (__file__, runpy.__file__) or file.startswith("<frozen ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""`occupancy schema`: the JSON Schemas of what this tool reads and writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from occupancy_cli.cli.options import SchemaName
+
+
+def schema(
+    name: Annotated[SchemaName, typer.Argument(help="report: what --format json prints; spec: a kernel spec file.")] = (
+        SchemaName.report
+    ),
+) -> None:
+    """Print a JSON Schema: of the report, or of the kernel spec."""
+    if name is SchemaName.report:
+        from occupancy_cli.report.schema import json_schema
+
+        printed = json_schema()
+    else:
+        from occupancy_cli.spec.kernel_spec import json_schema as spec_schema
+
+        printed = spec_schema()
+    typer.echo(json.dumps(printed, indent=2))

@@ -1,0 +1,113 @@
+"""What a compiled kernel's own text says of its time on one GPU: work from its TTGIR, cycles from its SASS.
+
+Runs in the worker, right after a full compile, when a request asks for a time (`TimeOn`): disassembles the cubin with
+the nvdisasm that ships with Triton, reads both texts (`ir_work`, `sass`), and returns plain data that the cache keeps
+under the GPU's `TimeOn.digest`. `kept_timing` reads it back. Without nvdisasm there is work from the TTGIR alone, and
+`note` says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.compile.request import TimeOn
+from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.gpu.profiles import load_gpu
+from occupancy_cli.model.occupancy import occupancy_of
+from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.readers.ir_values import LOADED_LENGTH
+from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
+from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
+from occupancy_cli.spec.expressions import parse_expression
+
+DISASSEMBLY_SECONDS = 60
+
+
+def read_timing(
+    ttgir: str, cubin: bytes, arguments: Mapping[str, Any], resources: KernelResources, time_on: TimeOn, tools: Path
+) -> dict[str, Any]:
+    """The work and timing of one compiled kernel on the GPU named, as data for `kept_timing.work_from`.
+
+    `arguments` are all run-time arguments in order, pointers with None; `tools` is the folder of nvdisasm.
+    """
+    gpu = load_gpu(time_on.gpu, [Path(d) for d in time_on.profile_dirs])
+    resident = occupancy_of(gpu, resources)
+    kernel = parse_ttgir(ttgir)
+    ir = read_work(kernel, arguments)
+    iterations = read_iterations(kernel, ttgir, ir.trip_count, arguments)
+    found: dict[str, Any] = {"iterations": iterations, "unread": list(ir.unread)}
+    try:
+        work = with_sass(ir, _disassemble(cubin, tools), gpu, resources, resident.ctas_per_sm)
+    except (OSError, subprocess.SubprocessError, OccupancyError) as failed:
+        work = ir.work
+        found["note"] = f"its SASS was not read ({failed}): the time is of bytes and FLOPs alone"
+    return found | {"work": dataclasses.asdict(work)}
+
+
+def read_iterations(
+    kernel: TtgirKernel, ttgir: str, trip_count: str | None, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Iterations of a CTA's main loop as an expression that a launch can be asked with, or the reason for none.
+
+    `expression` reads arguments by name, pid0 to pid2 and programs0 to programs2; 0 for a kernel without a loop.
+    `at_most` says that lengths which the kernel loads are taken to be as long as they can be.
+    """
+    loops = set(re.findall(r"\bscf\.(for|while)\b", ttgir))
+    if not loops:
+        return {"expression": "0", "at_most": False, "reason": ""}
+    loaded = trip_count is not None and "[]" in trip_count
+    reason = "the main loop's bounds are not arithmetic of its arguments"
+    if "for" not in loops:
+        reason = "the main loop is a `while`"
+    elif trip_count is not None:
+        text = re.sub(r"\w+\[\]", str(LOADED_LENGTH), trip_count)
+        if text.startswith("ceil("):
+            text = "ceil_div({}, {})".format(*text[len("ceil(") : -1].rsplit(" / ", 1))
+        reason = _contradiction(kernel, text, arguments)
+        if not reason:
+            return {"expression": text, "at_most": loaded, "reason": ""}
+    return {"expression": None, "at_most": loaded, "reason": reason}
+
+
+def _contradiction(kernel: TtgirKernel, text: str, arguments: Mapping[str, Any]) -> str:
+    """Why a text is not a CTA's iterations; empty when it gives what the IR gives, for arguments as they are and others
+    of the same specialization, in every program of a small grid."""
+    grid = (3, 2, 5)
+    others = {
+        n: v + 16 * i if isinstance(v, int) and v not in (0, 1) else v for i, (n, v) in enumerate(arguments.items(), 1)
+    }
+    for values in (arguments, others):
+        counts = trip_counts(kernel, values, grid, at_most=True)
+        if counts is None:
+            return "the main loop lies inside another one, or loaded data alone decides how long it runs"
+        programs = itertools.product(range(grid[2]), range(grid[1]), range(grid[0]))
+        env: dict[str, Any] = {**values, **{f"programs{i}": extent for i, extent in enumerate(grid)}}
+        try:
+            expression = parse_expression(text)
+            found = [max(0, expression(env | {"pid0": x, "pid1": y, "pid2": z})) for z, y, x in programs]
+        except InputError as bad:
+            return f"the main loop's iterations `{text}` cannot be worked out: {bad.problem}"
+        if found != counts.tolist():
+            return f"the main loop's iterations `{text}` do not tell one value"
+    return ""
+
+
+def _disassemble(cubin: bytes, tools: Path) -> str:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run(
+            [str(tools / "nvdisasm"), "-hex", "-c", file.name],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=DISASSEMBLY_SECONDS,
+        )
+    return done.stdout

@@ -1,0 +1,201 @@
+"""From what a person typed to a kernel: a spec file, `path/to/file.py:kernel`, `package.module:kernel`, or nothing.
+
+A reference without a spec becomes a spec too, made from `--arg` flags, so that everything after knows one form only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.data_files import shipped_dir
+from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
+from occupancy_cli.spec.yaml_reader import Document, find_file
+
+SHIPPED_KERNEL = "sparse_mla_decode"
+_ARGUMENT = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<type>[^=@]+)(?:@(?P<align>\d+))?(?:=(?P<value>.+))?$")
+
+
+@dataclass(frozen=True)
+class KernelRef:
+    """A file or module, and the kernel's name in it. `file` is absolute."""
+
+    kernel: str
+    file: Path | None = None
+    module: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file or self.module}:{self.kernel}"
+
+
+@dataclass(frozen=True)
+class KernelInput:
+    """A kernel to analyze: its spec, and where the spec came from (`document` has the lines)."""
+
+    spec: KernelSpecFile
+    document: Document
+    folder: Path
+    from_flags: bool = False
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.spec.name or self.spec.kernel.rpartition(":")[2]
+
+    @property
+    def source(self) -> str:
+        """The spec file, or the reference given."""
+        return self.spec.kernel if self.from_flags else self.document.path
+
+
+def shipped_specs() -> list[Path]:
+    """The specs that ship with the tool."""
+    return sorted(shipped_dir("kernels").glob("*.yaml"))
+
+
+def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str | None = None) -> KernelInput:
+    """The kernel that `text` names (None: the shipped one); `arguments` and `grid` are what --arg and --grid gave.
+
+    `InputError` for a file that is not there (with where it does lie), a reference without a kernel name, or `--arg`
+    beside a spec.
+    """
+    if text is None:
+        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments, grid)
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml"):
+        return _from_spec(find_file(path), arguments, grid)
+    by_name = {p.stem: p for p in shipped_specs()}
+    if text in by_name:
+        return _from_spec(by_name[text], arguments, grid)
+    if ":" not in text:
+        raise _no_kernel(text, path, list(by_name))
+    parse_ref(text, Path.cwd())
+    parsed: dict[str, Argument] = {}
+    for given in arguments:
+        name, argument = parse_argument(given)
+        if name in parsed:
+            raise InputError(f"{name} is given twice", where=f"--arg {given}")
+        parsed[name] = argument
+    # An argument with a number is a name too: --grid may use it, --set may change it.
+    shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
+    named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kernel": text,
+        "shapes": {n: int(v) if isinstance(v, bool) else v for n, v in shapes.items()},
+        "arguments": named,
+        "configs": "autotune",
+    }
+    if grid is not None:
+        data["grid"] = [_number(axis) for axis in split_axes(grid)]
+    return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
+
+
+def _no_kernel(text: str, path: Path, shipped: Sequence[str]) -> InputError:
+    """What is wrong with a reference that is neither a spec nor `place:kernel`, with the nearest that is one."""
+    shown = f"Shipped: {', '.join(shipped)}."
+    if path.suffix == ".py":
+        find_file(path)
+        names = _kernels_in(path)
+        hint = f"Name the kernel in it: {' or '.join(f'{text}:{n}' for n in names[:5])}" if names else ""
+        return InputError(f"{text!r} names no kernel", where="KERNEL", hint=hint or f"Write {text}:NAME. {shown}")
+    files = {p.name: p for p in path.parent.glob("*") if p.suffix in (".yaml", ".yml", ".py") and p.is_file()}
+    close = [] if path.suffix or "/" in text else nearest(text.replace("-", "_"), shipped)
+    close = close or [str(files[n]) for n in nearest(path.name, files)]
+    form = "Give a spec (file.yaml), path/to/file.py:kernel or package.module:kernel"
+    if text and path.exists():
+        form += f"; {text} is a {'folder' if path.is_dir() else 'file of another kind'}"
+    meant = f"Did you mean {' or '.join(close)}?\n" if close else ""
+    return InputError(f"{text!r} names no kernel", where="KERNEL", hint=f"{meant}{form}. {shown}")
+
+
+def _kernels_in(path: Path) -> list[str]:
+    """The kernels that a file's source has, read without running it; none where it cannot be read."""
+    from occupancy_cli.source.source_knobs import read_knobs  # only an error needs it
+
+    try:
+        return [k.name for k in read_knobs(path).kernels if k.role == "kernel"]
+    except InputError:
+        return []
+
+
+def _from_spec(path: Path, arguments: Sequence[str], grid: str | None) -> KernelInput:
+    if arguments or grid is not None:
+        flag = "--arg" if arguments else "--grid"
+        raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=f"Edit {path}.")
+    spec, document = load_spec(path)
+    return KernelInput(spec, document, path.resolve().parent)
+
+
+def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
+    """`file.py:kernel` (relative to `folder`) or `package.module:kernel`."""
+    place, _, kernel = text.rpartition(":")
+    if not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
+        file = folder / (place or text)
+        names = _kernels_in(file) if file.suffix == ".py" and file.is_file() else []
+        close = nearest(kernel.replace("-", "_"), names) or names[:5]
+        hint = f"Did you mean {' or '.join(f'{place or text}:{n}' for n in close)}?" if close else ""
+        raise InputError(f"{text!r} names no kernel", where=where, hint=hint or "Write path/to/file.py:kernel.")
+    if place.endswith(".py") or "/" in place:
+        path = Path(place) if Path(place).is_absolute() else folder / place
+        return KernelRef(kernel, file=find_file(path).resolve())
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", place):
+        raise InputError(f"{place!r} is neither a .py file nor a module", where=where)
+    top = place.partition(".")[0]
+    if importlib.util.find_spec(top) is None and not (folder / top).exists():
+        here = [p.stem for p in folder.glob("*") if p.suffix == ".py" or (p.is_dir() and p.name.isidentifier())]
+        close = nearest(top, here)
+        hint = f"Did you mean {' or '.join(close)}? " if close else ""
+        hint += "A file is given as path/to/file.py."
+        raise InputError(f"no module {top!r} is installed here", where=where, hint=hint)
+    return KernelRef(kernel, module=place)
+
+
+def parse_argument(text: str) -> tuple[str, Argument]:
+    """`NAME=TYPE[@ALIGN][=VALUE]`, such as `q_ptr=*bf16`, `stride=i32=576`, `k_ptr=*fp8e4nv@4`, `p=none`."""
+    match = _ARGUMENT.match(text)
+    form = "Write --arg NAME=TYPE[@ALIGN][=VALUE]: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none."
+    if match is None:
+        raise InputError(f"{text!r} is not an argument", where="--arg", hint=form)
+    try:
+        kind = canonical_type(match["type"])
+    except ValueError as bad:
+        raise InputError(str(bad), where=f"--arg {text}", hint=form) from None
+    if match["align"] and not kind.startswith("*"):
+        raise InputError(f"only a pointer has an alignment, {match['name']} is {kind}", where=f"--arg {text}")
+    align = int(match["align"] or 16)
+    if not 1 <= align <= MAX_ALIGN:
+        raise InputError(f"an alignment of {align} bytes", where=f"--arg {text}", hint=f"It is 1 to {MAX_ALIGN:,}.")
+    value = None if match["value"] is None else _number(match["value"])
+    return match["name"], Argument(type=kind, value=value, align=align)
+
+
+def split_axes(text: str) -> list[str]:
+    """The axes of `--grid`: split at the commas that stand outside parentheses."""
+    axes, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            axes.append("")
+        else:
+            axes[-1] += character
+    if len(axes) > 3 or not all(a.strip() for a in axes):
+        raise InputError(f"{text!r} is no grid", where="--grid", hint="One to three axes: 'ceil_div(n, 128),batch'.")
+    return [a.strip() for a in axes]
+
+
+def _number(text: str) -> int | float | bool | str:
+    """A number if `text` is one, else the expression it is."""
+    if text in ("true", "True", "false", "False"):
+        return text in ("true", "True")
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

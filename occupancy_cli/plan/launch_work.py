@@ -1,0 +1,221 @@
+"""The work of a launch: what the spec says of it, and what was read from the compiled kernel.
+
+Apart from `plan`, since a time needs numpy and most runs ask for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from occupancy_cli.compile.kept_timing import digest_of, merged, work_from
+from occupancy_cli.compile.request import CompileOutcome
+from occupancy_cli.errors import InputError
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape
+from occupancy_cli.model.launch_time import TimeEstimate, estimate
+from occupancy_cli.model.occupancy import occupancy_of
+from occupancy_cli.plan.kernel_input import KernelInput
+from occupancy_cli.plan.points import Kernel, LaunchPlan, value_of
+from occupancy_cli.spec.expression_columns import column_of, evaluate, spread
+from occupancy_cli.spec.expressions import Expression, parse_expression
+from occupancy_cli.spec.kernel_spec import Launch, Ragged
+from occupancy_cli.spec.yaml_reader import KeyPath
+
+MAX_RAGGED_CTAS = 2_000_000
+
+
+def timing_of(gpu: GpuProfile, outcome: CompileOutcome) -> Mapping[str, Any] | None:
+    """What the compiled kernel's own text says of its time on the GPU (`compile.timing.read_timing`)."""
+    return outcome.timings.get(digest_of(gpu))
+
+
+def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
+    """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
+    found = timing_of(gpu, outcome)
+    given = cta_work(kernel.given, plan)
+    # Many points share an outcome: what was read of it is unpacked once. The record is kept with it, or another one
+    # might come to lie where it lay.
+    known = ("work", id(found), given)
+    if known not in kernel.memo:
+        kernel.memo[known] = (found, merged(given, None if found is None else work_from(found)))
+    work: CtaWork = kernel.memo[known][1]
+    return work
+
+
+def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> TimeEstimate | None:
+    """The time of one launch; None without resources. Where the iterations of its CTAs are not known, it says so."""
+    if outcome.resources is None or plan.grid is None:
+        return None
+    shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome))
+    if isinstance(shape, str):
+        return TimeEstimate(None, MappingProxyType({}), None, ((f"iterations of a CTA ({shape})", "the time"),))
+    occupancy = occupancy_of(gpu, outcome.resources)
+    return estimate(gpu, outcome.resources, occupancy, work_of(kernel, gpu, plan, outcome), shape)
+
+
+def cta_work(given: KernelInput, plan: LaunchPlan) -> CtaWork:
+    """The work of a CTA as far as the spec gives it."""
+    work = plan.launch.work
+    at = (*plan.at, "work")
+
+    def number(key: str) -> float | None:
+        value = getattr(work, key)
+        return None if value is None else float(value_of(given, value, plan.names, (*at, key)))
+
+    flops = work.tensor_flops_per_iteration
+    return CtaWork(
+        prologue_bytes=number("prologue_bytes"),
+        bytes_per_iteration=number("bytes_per_iteration"),
+        epilogue_bytes=number("epilogue_bytes"),
+        unique_bytes_per_iteration=number("unique_bytes_per_iteration"),
+        fp32_flops_per_iteration=number("fp32_flops_per_iteration"),
+        dependent_loads=number("dependent_loads"),
+        pipeline_depth=number("pipeline_depth"),
+        tensor_flops_per_iteration=None
+        if flops is None
+        else tuple(
+            (dtype, float(value_of(given, v, plan.names, (*at, "tensor_flops_per_iteration", dtype))))
+            for dtype, v in flops.items()
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class TripCount:
+    """Iterations of a CTA's main loop as an expression, and who says so: `spec` or `IR`.
+
+    In the IR's, names are the kernel's own arguments, pid0 to pid2 and programs0 to programs2. `at_most` says that
+    lengths which the kernel loads are taken to be as long as they can be.
+    """
+
+    expression: Expression
+    origin: Literal["spec", "IR"]
+    where: str
+    at_most: bool = False
+
+    @property
+    def pids(self) -> frozenset[str]:
+        """The program ids that it reads."""
+        return self.expression.names & {"pid0", "pid1", "pid2"}
+
+
+def trip_count_of(given: KernelInput, site: Launch, at: KeyPath, found: Mapping[str, Any] | None) -> TripCount | str:
+    """Iterations of a CTA: the spec's, else those of the compiled kernel (`found`: its record), else why neither."""
+    if site.work.iterations is not None:
+        where = given.document.where((*at, "work", "iterations"))
+        return TripCount(parse_expression(site.work.iterations, where), "spec", where)
+    if found is None:
+        return "the spec does not give them, and the kernel was not compiled for a time"
+    told = found["iterations"]
+    if told["expression"] is None:
+        return f"the spec does not give them, and in the kernel's IR {told['reason']}"
+    where = f"iterations of {site.kernel} in its IR"
+    return TripCount(parse_expression(told["expression"], where), "IR", where, told["at_most"])
+
+
+def iterations_from(
+    given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None, lengths: tuple[int, ...] = ()
+) -> str | None:
+    """Who says how many iterations a CTA of this launch runs, for a Report; None where nobody does."""
+    work = plan.launch.work
+    if work.split is not None or (lengths and work.ragged is not None):
+        return "spec"
+    count = trip_count_of(given, plan.launch, plan.at, found)
+    if isinstance(count, str) or plan.grid is None or isinstance(iteration_names(count, plan, plan.grid), str):
+        return None
+    return count.origin + (", with what it loads taken to be as long as it can be" if count.at_most else "")
+
+
+def launch_shape(
+    given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None = None, lengths: tuple[int, ...] = ()
+) -> LaunchShape | str:
+    """The grid with each CTA's iterations, or why it is not known.
+
+    `found` is the compiled kernel's record for the GPU: it tells the iterations where the spec has neither
+    `work.iterations` nor `work.split`. With `lengths` (tokens of each request), a launch that has `work.ragged` takes
+    its iterations from there.
+    """
+    work, grid = plan.launch.work, plan.grid
+    if grid is None:
+        return "the spec gives no grid"
+    at = (*plan.at, "work")
+    if lengths and work.ragged is not None:
+        return _ragged_shape(given, plan, work.ragged, grid, lengths)
+    if work.split is not None:
+        got = {k: int(value_of(given, v, plan.names, (*at, "split", k))) for k, v in work.split.items()}
+        axis = split_axis(given, plan.launch, plan.at, len(grid), got.get("axis"))
+        return LaunchShape.split(grid, got["tiles"], got["tiles_per_split"], axis)
+    count = trip_count_of(given, plan.launch, plan.at, found)
+    if isinstance(count, str):
+        return count
+    names = iteration_names(count, plan, grid)
+    if isinstance(names, str):
+        return names
+    if not count.pids:
+        return LaunchShape.uniform(grid, max(0.0, float(count.expression(names, count.where))))
+    return _by_program(count.expression, names, grid, count.where)
+
+
+def split_axis(given: KernelInput, launch: Launch, at: KeyPath, axes: int, axis: int | None) -> int:
+    """The grid axis that `work.split` deals tiles along: the last one where it does not say."""
+    where = given.document.where
+    for key in ("tiles", "tiles_per_split"):
+        if key not in (launch.work.split or {}):
+            raise InputError(f"the key {key!r} is missing", where=where((*at, "work", "split")))
+    found = axes - 1 if axis is None else axis
+    if not 0 <= found < axes:
+        raise InputError(f"axis {found} of a grid of {axes}", where=where((*at, "work", "split", "axis")))
+    return found
+
+
+def iteration_names(count: TripCount, plan: LaunchPlan, grid: tuple[int, ...]) -> Mapping[str, Any] | str:
+    """What a trip count's names stand for, or which of them has no value."""
+    if count.origin == "spec":
+        return plan.names
+    names: dict[str, Any] = {a.name: a.value for a in plan.request.arguments if a.value is not None}
+    names |= {f"programs{i}": extent for i, extent in enumerate((*grid, 1, 1, 1)[:3])}
+    missing = sorted(count.expression.names - {*names, "pid0", "pid1", "pid2"})
+    if missing:
+        return f"they depend on {', '.join(missing)}, which has no value"
+    return names
+
+
+def _by_program(
+    expression: Expression,
+    names: Mapping[str, Any],
+    grid: tuple[int, ...],
+    where: str,
+    lengths: tuple[int, ...] = (),
+    axis: int = 0,
+) -> LaunchShape:
+    """The iterations of each program, x fastest, from an expression over pid0, pid1, pid2 and, along `axis`, `length`.
+
+    Programs that agree in what the expression reads are worked out once.
+    """
+    full = (*grid, *([1] * (3 - len(grid))))
+    if full[0] * full[1] * full[2] > MAX_RAGGED_CTAS:
+        raise InputError(f"iterations per CTA over a grid of {grid} is too much to work out", where=where)
+    used = [i for i in range(3) if f"pid{i}" in expression.names or (lengths and i == axis)]
+    extents = [full[i] if i in used else 1 for i in range(3)]
+    z, y, x = (a.ravel() for a in np.meshgrid(*(np.arange(extents[i]) for i in (2, 1, 0)), indexing="ij"))
+    env = {**names, "pid0": x, "pid1": y, "pid2": z}
+    if lengths:
+        env["length"] = column_of(lengths)[(x, y, z)[axis]]
+    found = np.maximum(spread(evaluate(expression, env, where), len(x)).astype(float), 0.0)
+    every = np.broadcast_to(found.reshape(extents[::-1]), full[::-1])
+    return LaunchShape.ragged(grid, every)
+
+
+def _ragged_shape(
+    given: KernelInput, plan: LaunchPlan, ragged: Ragged, grid: tuple[int, ...], lengths: tuple[int, ...]
+) -> LaunchShape:
+    where = given.document.where((*plan.at, "work", "ragged", "iterations"))
+    if ragged.axis >= len(grid) or grid[ragged.axis] != len(lengths):
+        asked = grid[ragged.axis] if ragged.axis < len(grid) else 0
+        raise InputError(f"{len(lengths)} lengths for a grid of {asked} requests", where=where)
+    return _by_program(parse_expression(ragged.iterations, where), plan.names, grid, where, lengths, ragged.axis)

@@ -1,0 +1,471 @@
+"""The kernel spec file, `occupancy/kernel-spec/1`: what a kernel is called with, what tunes it, what it launches.
+
+`KernelSpecFile` is the schema itself (`occupancy schema spec` prints it); `load_spec` reads a YAML file strictly and
+says where a wrong value stands. Nothing in a spec is executed: expressions are arithmetic (`expressions`), and the
+kernel that it names is loaded by a worker process only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+
+from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.spec.expressions import parse_expression
+from occupancy_cli.spec.yaml_reader import Document, KeyPath, dotted, load_yaml
+
+SCHEMA = "occupancy/kernel-spec/1"
+PLACEHOLDER = "FILL:"
+MAX_ALIGN = 1 << 20
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+ELEMENT_TYPES = (
+    *("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+    *("fp16", "bf16", "fp32", "fp64", "fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16"),
+)
+TYPE_ALIASES = {
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+}
+_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable")
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
+
+
+class _Strict(BaseModel):
+    # Built when first used: a run validates `KernelSpecFile`, which has the others inside it.
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
+
+
+def canonical_type(text: str) -> str:
+    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64, 64]>`; ValueError if none."""
+    given = text.strip()
+    if given in ("none", "None"):
+        return "none"
+    if match := _DESCRIPTOR.match(given):
+        _element(match.group(1))
+        return re.sub(r"\s+", "", given)
+    pointer = given.startswith("*")
+    return ("*" if pointer else "") + _element(given[1:] if pointer else given)
+
+
+def _element(name: str) -> str:
+    name = TYPE_ALIASES.get(name, name)
+    if name not in ELEMENT_TYPES:
+        close = nearest(name, [*ELEMENT_TYPES, *TYPE_ALIASES])
+        hint = f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(ELEMENT_TYPES)}"
+        raise ValueError(f"unknown type {name!r}{hint}")
+    return name
+
+
+class Argument(_Strict):
+    """One run-time argument of the kernel (constexpr parameters are not listed here)."""
+
+    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[64, 64]>")
+    value: Scalar | None = Field(None, description="value or expression; needed for integers, since they specialize")
+    align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=MAX_ALIGN)
+    heuristic: bool = Field(False, description="set by @triton.heuristics; the value given here is checked against it")
+
+    @field_validator("type")
+    @classmethod
+    def _known_type(cls, value: str) -> str:
+        return canonical_type(value)
+
+
+class Shape(_Strict):
+    """A number that the workload decides (batch, heads, ...)."""
+
+    default: int | float
+    help: str = ""
+
+
+class EachValue(_Strict):
+    """Candidate values made by counting: `value` for every `name` from `from` to `to`."""
+
+    name: Name = Field(alias="for")
+    first: Scalar = Field(1, alias="from")
+    last: Scalar = Field(alias="to")
+    value: Scalar
+
+
+class Knob(_Strict):
+    """Something a person sets: an environment variable of the server, or a constexpr."""
+
+    default: int | float | bool
+    values: list[int | float | bool] | EachValue = Field(
+        default_factory=list, description="what `recommend` may choose from"
+    )
+    env: str | None = Field(None, description="environment variable that sets it; honoured when analyzing")
+    help: str = ""
+
+
+class ConfigProduct(_Strict):
+    """Every combination of the values given."""
+
+    product: dict[Name, Annotated[list[int | float | bool | str], Field(min_length=1)]]
+
+
+class ConfigTable(_Strict):
+    """JSON files from batch to config, as vLLM and SGLang ship them; the names in a file's name may be used too."""
+
+    table: str = Field(
+        description="a file, a folder or a glob, relative to this file; or package:path inside an installed package",
+        min_length=1,
+        max_length=1000,
+    )
+    key: Name = Field("batch", description="the name that an entry's key gives a value to")
+    only: dict[Name, Scalar | list[Scalar | None] | None] = Field(
+        default_factory=dict,
+        description="files by what their names say: a value, a pattern (NVIDIA_H200*), several, or null (no such name)",
+    )
+    values: dict[Name, Scalar] = Field(
+        default_factory=dict,
+        description="config values that the launcher changes: expressions over the entry's own, and gpu_arch (120)",
+    )
+    devices: dict[str, str] = Field(
+        default_factory=dict, description="the GPU that a device_name means, where no profile has that name"
+    )
+
+
+class Ragged(_Strict):
+    """Iterations of a CTA whose request has `length` tokens, for `--lengths`; may use pid0, pid1, pid2 too."""
+
+    axis: int = Field(0, ge=0, le=2, description="grid axis that counts requests")
+    iterations: Scalar
+
+
+class Work(_Strict):
+    """Work of one CTA, where the kernel's IR does not tell. Expressions may also use pid0, pid1, pid2."""
+
+    iterations: Scalar | None = Field(None, description="iterations of the main loop of CTA (pid0, pid1, pid2)")
+    split: dict[Literal["tiles", "tiles_per_split", "axis"], Scalar] | None = Field(
+        None, description="tiles dealt along a grid axis, tiles_per_split to each index in turn"
+    )
+    ragged: Ragged | None = None
+    prologue_bytes: Scalar | None = None
+    bytes_per_iteration: Scalar | None = Field(
+        None, description="bytes an iteration moves: less than its tiles where lanes are masked"
+    )
+    epilogue_bytes: Scalar | None = None
+    unique_bytes_per_iteration: Scalar | None = Field(
+        None,
+        description="of these, what no other CTA loads: distinct bytes of a launch / its iterations",
+    )
+    tensor_flops_per_iteration: dict[Literal["bf16", "fp16", "fp8", "tf32", "int8"], Scalar] | None = None
+    fp32_flops_per_iteration: Scalar | None = None
+    dependent_loads: Scalar | None = None
+    pipeline_depth: Scalar | None = None
+
+
+class Launch(_Strict):
+    """One kernel and how it is launched."""
+
+    kernel: str = Field(description="path/to/file.py:kernel (relative to this file) or package.module:kernel")
+    arguments: dict[Name, Argument] = Field(default_factory=dict)
+    constexprs: dict[Name, Scalar | None] = Field(default_factory=dict, description="constexpr parameters, fixed")
+    configs: Literal["autotune"] | ConfigProduct | ConfigTable | list[dict[Name, Any]] = Field(
+        [{}], description="autotune | a list of configs | {product: {NAME: [values]}} | {table: JSON files}"
+    )
+    grid: list[Scalar] | None = Field(
+        None, min_length=1, max_length=3, description="programs along x, y, z; without it waves are unknown"
+    )
+    work: Work = Field(default_factory=Work.model_construct)
+
+
+class Budgets(_Strict):
+    """What `occupancy check` holds the configs to, beside the shared-memory cap."""
+
+    max_shared_bytes: int | None = Field(None, ge=0)
+    max_registers_per_thread: int | None = Field(None, ge=1)
+    max_spill_bytes: int | None = Field(None, ge=0)
+    min_ctas_per_sm: int | None = Field(None, ge=1)
+    min_warps_per_sm: int | None = Field(None, ge=1)
+
+
+class Check(_Strict):
+    """What `occupancy check` looks at."""
+
+    gpus: list[str] = Field(default_factory=list, description="GPUs whose cap must hold; default: the command's")
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        """5090 and 12.0 are names of GPUs too, whatever YAML takes them for."""
+        return [str(v) if isinstance(v, (int, float)) else v for v in value] if isinstance(value, list) else value
+
+    use: Literal["all"] | list[dict[Name, Any]] = Field(
+        "all", description="the configs that are used: all, or those that match any of these values"
+    )
+    budgets: Budgets = Field(default_factory=Budgets.model_construct)
+
+
+class KernelSpecFile(Launch):
+    """A kernel, its workload, its knobs, and the kernels that follow it."""
+
+    schema_: Literal["occupancy/kernel-spec/1"] = Field(alias="schema")
+    name: str | None = None
+    description: str = ""
+    shapes: dict[Name, int | float | Shape] = Field(default_factory=dict)
+    knobs: dict[Name, Knob] = Field(default_factory=dict)
+    derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
+    followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
+    tuned: bool = Field(False, description="the configs listed are an autotuner's, which drops what cannot launch")
+    partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
+    inputs: str | None = Field(
+        None,
+        description="file.py:function(values, device) that returns the tensors by argument name, for `measure`",
+    )
+    check: Check = Field(default_factory=Check.model_construct)
+
+
+def check_launch_option(name: str, value: Any, where: str) -> None:
+    """Refuse a value that no launch can have for `name`, one of `LAUNCH_OPTIONS`; any other name may have any value."""
+    least, power = {
+        "num_warps": (1, True),
+        "num_ctas": (1, True),
+        "num_stages": (0, False),
+        "maxnreg": (1, False),
+    }.get(name, (None, False))
+    if least is None or (name == "maxnreg" and value is None):
+        return
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not whole or (power and value & (value - 1)):
+        kind = "a power of two" if power else f"a whole number from {least} on"
+        raise InputError(f"{name} is {value!r}, not {kind}", where=where)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a kernel spec file."""
+    return KernelSpecFile.model_json_schema(by_alias=True)
+
+
+def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
+    """Read and validate a spec; one `InputError` naming file, line, key, value and the nearest valid key."""
+    document = load_yaml(path)
+    _check_filled(document)
+    spec = validate(document)
+    _check_expressions(spec, document)
+    _check_options(spec, document)
+    return spec, document
+
+
+def _check_options(spec: KernelSpecFile, document: Document) -> None:
+    """Refuse launch options that no launch can have, in the configs of the kernel and of those that follow it."""
+    launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
+    launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
+    for launch, at in launches:
+        if isinstance(launch.configs, ConfigProduct):
+            for name, values in launch.configs.product.items():
+                for i, value in enumerate(values):
+                    check_launch_option(name, value, document.where((*at, "configs", "product", name, i)))
+        elif isinstance(launch.configs, list):
+            for i, config in enumerate(launch.configs):
+                for name, value in config.items():
+                    if isinstance(value, (list, dict)):
+                        given = "a list" if isinstance(value, list) else "a mapping"
+                        hint = "Several values of a name: configs: {product: {NAME: [values]}}."
+                        where = document.where((*at, "configs", i, name))
+                        raise InputError(f"{given} where one value is needed", where=where, hint=hint)
+                    check_launch_option(name, value, document.where((*at, "configs", i, name)))
+
+
+def _check_filled(document: Document) -> None:
+    """Refuse a skeleton (`occupancy init`) until its marked places are filled; all of them are named at once."""
+
+    def places(value: Any, at: KeyPath) -> list[KeyPath]:
+        if isinstance(value, str):
+            return [at] if value.startswith(PLACEHOLDER) else []
+        if isinstance(value, (dict, list)):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            return [place for key, inner in items for place in places(inner, (*at, key))]
+        return []
+
+    left = places(document.data, ())
+    if left:
+        count = "1 place is" if len(left) == 1 else f"{len(left)} places are"
+        named = [f"line {document.lines.get(at, '?')}: {dotted(at)}" for at in left]
+        more = f"\nand {len(named) - 40} more" if len(named) > 40 else ""
+        hint = "\n".join(named[:40]) + more
+        raise InputError(f"{count} still to be filled", where=document.where(left[0]), hint=hint, places=named)
+
+
+def validate(document: Document) -> KernelSpecFile:
+    """The document as a spec, shorthands expanded (`q_ptr: "*bf16"`)."""
+    data = document.data
+    if not isinstance(data, dict):
+        raise InputError(f"a spec is a mapping that starts with `schema: {SCHEMA}`", where=document.path)
+    if data.get("schema") != SCHEMA:
+        problem = f"schema is {data.get('schema')!r}" if "schema" in data else "the key `schema` is missing"
+        raise InputError(problem, where=document.where(("schema",)), hint=f"This version reads `schema: {SCHEMA}`.")
+    data = _expand(data)
+    _build()
+    try:
+        return KernelSpecFile.model_validate(data)
+    except ValidationError as bad:
+        raise _as_input_error(bad, document) from None
+
+
+def _build() -> None:
+    """Set the models up, once, without pydantic's plugins: to find some it reads what every installed package says."""
+    if KernelSpecFile.__pydantic_complete__:
+        return
+    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+    try:
+        KernelSpecFile.model_rebuild()
+    finally:
+        if before is None:
+            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+        else:
+            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+
+
+def _expand(data: dict[str, Any]) -> dict[str, Any]:
+    expanded = dict(data)
+    for launch in [expanded, *_copied(expanded, "followed_by")]:
+        arguments = launch.get("arguments")
+        if isinstance(arguments, dict):
+            launch["arguments"] = {k: {"type": v} if isinstance(v, str) else v for k, v in arguments.items()}
+    return expanded
+
+
+def _copied(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    items = data.get(key)
+    if not isinstance(items, list):
+        return []
+    data[key] = [dict(i) if isinstance(i, dict) else i for i in items]
+    return [i for i in data[key] if isinstance(i, dict)]
+
+
+def _as_input_error(bad: ValidationError, document: Document) -> InputError:
+    def place(error: Any) -> KeyPath:
+        *inside, last = error["loc"] or ("",)
+        # An unknown or missing key stands last, whatever its name looks like.
+        ends_in_key = error["type"] in ("extra_forbidden", "missing")
+        parts = [p for p in inside if isinstance(p, int) or not _is_union_tag(p)]
+        return (*parts, last) if ends_in_key or isinstance(last, int) or not _is_union_tag(last) else tuple(parts)
+
+    # A key that one member of a union does not know may be another member's own.
+    every = bad.errors(include_url=False)
+    errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])]
+    # Of a union's several complaints the one furthest inside speaks of what was meant.
+    error = max(errors or every, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden", e["type"] != "missing"))
+    at = place(error)
+    value = error.get("input")
+    shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
+    if error["type"] == "extra_forbidden":
+        valid = _keys_at(at[:-1])
+        close = nearest(str(at[-1]), valid)
+        hint = f"Did you mean {' or '.join(close)}?" if close else f"Valid keys: {', '.join(sorted(valid))}"
+        return InputError(f"unknown key {at[-1]!r}", where=document.where(at), hint=hint)
+    if error["type"] == "missing":
+        return InputError(f"the key {at[-1]!r} is missing", where=document.where(at[:-1]))
+    if error["type"] in ("too_short", "too_long"):
+        counts = error["ctx"]
+        allowed = f"at least {counts['min_length']}" if "min_length" in counts else f"at most {counts['max_length']}"
+        return InputError(f"has {counts['actual_length']} values, {allowed} are needed", where=document.where(at))
+    if error["type"] in ("literal_error", "model_type", "dict_type"):
+        # Of a choice among several forms pydantic names one.
+        form, keys = _form_at(at), _keys_at(at)
+        if form or keys:
+            form = form or f"a mapping with the keys {', '.join(keys)}"
+            given = "a list" if isinstance(value, list) else repr(value)[:60]
+            return InputError(f"{given} is no value for it", where=document.where(at), hint=f"It is {form}.")
+    message = error["msg"].removeprefix("Value error, ")
+    return InputError(f"{message[0].lower()}{message[1:]}{shown}", where=document.where(at))
+
+
+def _is_union_tag(part: str) -> bool:
+    return part in _UNION_TAGS or "[" in part
+
+
+def _keys_at(at: KeyPath) -> list[str]:
+    """The valid keys of the mapping at `at`."""
+    return list(_fields_in(_models_at(at)))
+
+
+def _form_at(at: KeyPath) -> str:
+    """What the schema says of the key at `at`, or of the list there; nothing for a name inside a mapping of names."""
+    while at and isinstance(at[-1], int):
+        at = at[:-1]
+    field = _fields_in(_models_at(at[:-1])).get(str(at[-1])) if at else None
+    if field is None:
+        return ""
+    if get_origin(field.annotation) is dict and not field.description:
+        return "a mapping from names, each with its own value"
+    return field.description or ""
+
+
+def _models_at(at: KeyPath) -> list[type[BaseModel]]:
+    """What the value at `at` may be, by walking the models."""
+    models: list[type[BaseModel]] = [KernelSpecFile]
+    for part in at:
+        if isinstance(part, int):
+            continue
+        field = _fields_in(models).get(part)
+        if field is None:  # a name of the user's inside a mapping such as `arguments`
+            continue
+        models = _models_in(field.annotation)
+        if not models:
+            return []
+    return models
+
+
+def _fields_in(models: list[type[BaseModel]]) -> dict[str, FieldInfo]:
+    return {f.alias or n: f for m in models for n, f in m.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for a in getattr(annotation, "__args__", ()) for m in _models_in(a)]
+
+
+def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
+    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
+
+    def parse(value: Any, at: KeyPath) -> None:
+        if isinstance(value, str):
+            parse_expression(value, document.where(at))
+
+    for name, value in spec.derived.items():
+        parse(value, ("derived", name))
+    parse(spec.partials_bytes, ("partials_bytes",))
+    for name, knob in spec.knobs.items():
+        if isinstance(knob.values, EachValue):
+            parse(knob.values.first, ("knobs", name, "values", "from"))
+            parse(knob.values.last, ("knobs", name, "values", "to"))
+            parse(knob.values.value, ("knobs", name, "values", "value"))
+    if isinstance(spec.configs, ConfigTable):
+        for name, value in spec.configs.values.items():
+            parse(value, ("configs", "values", name))
+    launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
+    launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
+    for launch, at in launches:
+        for i, axis in enumerate(launch.grid or []):
+            parse(axis, (*at, "grid", i))
+        for name, argument in launch.arguments.items():
+            parse(argument.value, (*at, "arguments", name, "value"))
+        for key, value in launch.work.model_dump(exclude_none=True).items():
+            if isinstance(value, dict):
+                for inner, text in value.items():
+                    parse(text, (*at, "work", key, inner))
+            else:
+                parse(value, (*at, "work", key))

@@ -1,0 +1,136 @@
+"""Recommendations end to end: one batch, several, a mix, ragged requests, sweeps, and what is emitted really works."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from locations import ROOT
+
+from occupancy_cli.errors import InputError
+from occupancy_cli.report import schema
+from occupancy_cli.report.emit import Emit, emitted
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "occupancy_cli", *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> schema.Report:
+    """Batches 80 and 96 of the shipped kernel on the default GPU, with few configs to keep it quick."""
+    return schema.report_from_json(run("recommend", "--batch", "80,96", "--set", "num_warps=8", "--format", "json"))
+
+
+def test_each_batch_has_its_own_and_all_have_one(report: schema.Report) -> None:
+    assert [r.batch for r in report.recommendations] == [80, 96]
+    assert report.recommendation is None  # several batches: `recommendations` has them
+    single = report.single_setting
+    assert single is not None and single.slowdown >= 1
+    assert len(single.exports) == 2
+    for found in report.recommendations:
+        assert len(found.reasons) == 3
+        assert found.chosen.predicted_time_us <= found.default.predicted_time_us  # type: ignore[operator]
+        fastest = found.pareto[0]
+        assert all(p.predicted_time_us >= fastest.predicted_time_us for p in found.pareto)  # type: ignore[operator]
+        partials = [p.partials_bytes or 0 for p in found.pareto]
+        assert partials == sorted(partials, reverse=True)
+
+
+def test_the_default_loses_throughput_from_80_to_96_and_the_recommendation_does_not() -> None:
+    """The case: 256 // 96 = 2 splits of 16 tiles where 256 // 80 = 3 splits had 11, on the same slots."""
+    points = {p["batch"]: p for p in json.loads(run("sweep", "--batch", "80,96", "--format", "json"))["sweep"]}
+    assert points[96]["default"]["nsplit"] == 2
+    assert points[80]["default"]["nsplit"] == 3
+    assert points[96]["default"]["requests_per_s"] < points[80]["default"]["requests_per_s"]
+    assert points[96]["best"]["requests_per_s"] > points[96]["default"]["requests_per_s"]
+
+
+def test_an_anchor_scales_every_time_by_one_factor() -> None:
+    plain = json.loads(run("sweep", "--batch", "80,96", "--format", "json"))
+    anchored = json.loads(run("sweep", "--batch", "80,96", "--format", "json", "--anchor", "batch=80,ms=51.2"))
+    factor = 51_200 / plain["sweep"][0]["default"]["predicted_time_us"]
+    assert anchored["sweep"][0]["default"]["predicted_time_us"] == pytest.approx(51_200, rel=1e-4)
+    for before, after in zip(plain["sweep"], anchored["sweep"], strict=True):
+        for side in ("default", "recommended", "best"):
+            scaled = before[side]["predicted_time_us"] * factor
+            assert after[side]["predicted_time_us"] == pytest.approx(scaled, rel=1e-3)
+
+
+def test_a_straggler_is_seen() -> None:
+    """One request of 512 tokens among short ones takes as long as its own tiles; even requests of 32 do not."""
+    short, straggler = ",".join(["32"] * 40), ",".join(["32"] * 39 + ["512"])
+
+    def time_us(lengths: str) -> float:
+        found = json.loads(run("recommend", "--lengths", lengths, "--set", "TARGET_CTAS=1", "--format", "json"))
+        return float(found["recommendation"]["chosen"]["predicted_time_us"])
+
+    assert time_us(straggler) > 2 * time_us(short)
+
+
+def test_sweep_as_csv_and_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = run("sweep", "--batch", "80,96", "--format", "csv").splitlines()
+    assert rows[0].startswith("batch,setting,BLOCK_H,TARGET_CTAS,BLOCK_T,num_warps")
+    assert len(rows) == 1 + 2 * 3
+    monkeypatch.setenv("COLUMNS", "70")  # a pipe is as wide as the environment says
+    plot = run("sweep", "--batch", "80,96")
+    axis = next(line for line in plot.splitlines() if line.strip("- ") == "+")
+    assert len(axis) == 70 - 2  # of the width, two columns stay free
+    assert "o as it is set now" in plot
+    assert "batch 96 is slower in requests per second than batch 80" in plot
+
+
+def executed(text: str) -> dict[str, Any]:
+    """What the emitted Python defines, with a stand-in for triton's Config."""
+
+    class Config:
+        def __init__(self, kwargs: dict[str, int], num_warps: int = 4, num_stages: int = 3, num_ctas: int = 1) -> None:
+            self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
+
+    class Triton:
+        pass
+
+    Triton.Config = Config  # type: ignore[attr-defined]
+    names: dict[str, Any] = {"triton": Triton}
+    exec(text, names)  # what a person would paste
+    return names
+
+
+def test_emitted_configs_and_pruning_leave_out_what_cannot_launch(report: schema.Report) -> None:
+    names = executed(emitted(Emit.configs, report) + emitted(Emit.prune, report))
+    config = names["triton"].Config
+    assert names["CONFIGS"]
+    every = [config({"BLOCK_T": t}, num_warps=8, num_stages=2) for t in (16, 32, 64)]
+
+    def kept(block_h: int) -> list[int]:
+        return [c.kwargs["BLOCK_T"] for c in names["prune_configs"](every, {"heads": 16}, BLOCK_H=block_h)]
+
+    assert kept(16) == [16, 32, 64]
+    assert kept(32) == [16, 32]  # 64 rows at BLOCK_H 32 need 102,400 of 101,376 bytes
+    assert [c.kwargs["BLOCK_T"] for c in names["prune_configs"](every, {}, BLOCK_H=7)] == [16, 32, 64]  # unknown: all
+
+
+def test_the_emitted_lookup_is_static(report: schema.Report) -> None:
+    setting_for = executed(emitted(Emit.function, report))["setting_for"]
+    assert setting_for(1) == setting_for(80) != {}
+    assert setting_for(81) == setting_for(96) == setting_for(4000)
+    table = json.loads(emitted(Emit.table, report))
+    assert table["batches"]["80"] == setting_for(80)
+    assert table["gpu"] == "rtx-pro-6000-workstation"
+
+
+def test_exports_are_the_single_setting(report: schema.Report) -> None:
+    assert report.single_setting is not None
+    assert emitted(Emit.exports, report).splitlines() == report.single_setting.exports
+
+
+def test_nothing_to_emit_is_an_error() -> None:
+    with pytest.raises(InputError, match="no recommendation"):
+        emitted(Emit.table, schema.Report(command="check", toolchain=schema.Toolchain(occupancy="0")))

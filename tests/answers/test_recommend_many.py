@@ -1,0 +1,290 @@
+"""Recommendations over many batches are those of every point planned, timed and ranked by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from occupancy_cli.answers.analyze import compile_points
+from occupancy_cli.answers.recommend import (
+    COMMON_MOST,
+    Workload,
+    candidate_of,
+    candidate_points,
+    common_setting,
+    iteration_notes,
+    prepare_timed,
+    rank_batches,
+    recommend,
+)
+from occupancy_cli.answers.sweep import sweep
+from occupancy_cli.compile.compile_service import KernelDescription
+from occupancy_cli.compile.kept_timing import digest_of
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
+from occupancy_cli.errors import InputError
+from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.model.cta_work import CtaWork
+from occupancy_cli.model.kernel_timing import KernelTiming
+from occupancy_cli.model.launch_time import Calibration, Factors
+from occupancy_cli.model.ranking import Ranking, best_single_setting, pareto, rank, score
+from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.plan.kernel_input import read_kernel_input
+from occupancy_cli.plan.points import Kernel, make_point
+from occupancy_cli.spec.settings import Setting
+
+SPEC: dict[str, Any] = {
+    "schema": "occupancy/kernel-spec/1",
+    "kernel": "made_up.py:split",
+    "shapes": {"batch": 8, "heads": 32, "topk": 500},
+    "knobs": {
+        "BLOCK_H": {"default": 32, "values": [16, 32]},
+        "TARGET": {"default": 64, "values": {"for": "s", "from": 1, "to": "tiles", "value": "batch * groups * s"}},
+    },
+    "derived": {
+        "groups": "ceil_div(heads, BLOCK_H)",
+        "tiles": "ceil_div(topk, BLOCK_T)",
+        "nsplit": "clamp(TARGET // (batch * groups), 1, 40)",
+        "per": "ceil_div(tiles, nsplit)",
+    },
+    "configs": {"product": {"BLOCK_T": [16, 32, 64], "num_warps": [4, 8]}},
+    "grid": ["batch", "groups", "nsplit"],
+    "arguments": {
+        "x_ptr": "*bf16",
+        "batch": {"type": "i32"},
+        "nsplit": {"type": "i32", "value": "nsplit"},
+        "per": {"type": "i32", "value": "per"},
+        "stride": {"type": "i64", "value": "batch * 512"},
+    },
+    "work": {
+        "split": {"tiles": "tiles", "tiles_per_split": "per"},
+        "ragged": {"axis": 0, "iterations": "clamp(ceil_div(min(length, topk), BLOCK_T) - pid2 * per, 0, per)"},
+        "epilogue_bytes": "2048 * BLOCK_H",
+    },
+    "partials_bytes": "batch * nsplit * heads * 16",
+    "followed_by": [
+        {
+            "kernel": "made_up.py:combine",
+            "grid": ["batch", "heads"],
+            "arguments": {"x_ptr": "*fp32", "nsplit": {"type": "i32", "value": "nsplit"}},
+            "work": {"iterations": "ceil_div(nsplit, 8)"},
+        }
+    ],
+}
+
+
+class MadeUp:
+    """Stands in for the compile service: resources and timings drawn by chance, the same for the same binary."""
+
+    def __init__(self, gpu: GpuProfile, iterations: dict[str, Any] | None = None) -> None:
+        self.gpu, self.cache, self.triton, self.interrupted = gpu, None, "3.9.0", False
+        self.iterations = iterations or {"expression": None, "at_most": False, "reason": "the main loop is a `while`"}
+        self.asked = 0
+
+    def describe(self, source: KernelSource, _target: Target) -> KernelDescription:
+        arguments = ["x_ptr", "batch", "nsplit", "per", "stride"] if source.kernel == "split" else ["x_ptr", "nsplit"]
+        constexprs = ["BLOCK_H", "BLOCK_T"] if source.kernel == "split" else []
+        flags = {"specializes": True, "has_default": False}
+        params = [{"name": n, "constexpr": False, **flags} for n in arguments]
+        params += [{"name": n, "constexpr": True, **flags} for n in constexprs]
+        return KernelDescription(source.kernel, tuple(params), None, ())
+
+    def compile_all(self, requests: Sequence[CompileRequest], **_options: Any) -> list[CompileOutcome]:
+        self.asked += len(requests)
+        return [self.outcome(r) for r in requests]
+
+    def outcome(self, request: CompileRequest) -> CompileOutcome:
+        by_chance = random.Random(request.identity_text().replace(str(request.source.file), ""))
+        values = dict(request.constexprs)
+        warps = dict(request.options).get("num_warps", 4)
+        if values.get("BLOCK_T") == 64 and values.get("BLOCK_H") == 32:
+            return CompileOutcome(KernelResources(102_400, warps, 32 * warps))
+        if values.get("BLOCK_T") == 64 and warps == 4:
+            return CompileOutcome(None, "crash", "the compiler stopped")
+        main = request.source.kernel == "split"
+        resources = KernelResources(
+            by_chance.choice([20_000, 30_000, 49_000]) if main else 0, warps, 32 * warps, by_chance.choice([64, 96]), 0
+        )
+        start, each = by_chance.uniform(900, 9000), by_chance.uniform(500, 4000)
+        slower = [1.0, by_chance.uniform(1.0, 1.9), by_chance.uniform(1.9, 2.8)]
+        times = [tuple(c * s * far for s in slower) for c in (start, each) for far in (1.0, 1.3)]
+        axes = by_chance.choice([((0, 1), (2, 1)), ((1, 1),), None])
+        work = CtaWork(
+            2e3, 8e3, 1e3, (), timing=KernelTiming((1, 2, 3), 280, 690, *times, ()), loads_by_axes=((8e3, axes),)
+        )
+        timing = {"work": dataclasses.asdict(work), "iterations": self.iterations}
+        return CompileOutcome(resources, timings={digest_of(self.gpu): timing}, toolchain=(("ptxas", "12.9"),))
+
+
+@pytest.fixture
+def gpu() -> GpuProfile:
+    return load_gpu("rtx-pro-6000")
+
+
+def kernel_at(
+    folder: Path, gpu: GpuProfile, service: MadeUp, spec: dict[str, Any], workload: Workload, **sets: Any
+) -> tuple[Kernel, dict[str, Setting]]:
+    (folder / "made_up.py").write_text("")
+    path = folder / "made_up.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False))
+    given = {n: Setting(v if isinstance(v, tuple) else (v,), "--set") for n, v in sets.items()}
+    return prepare_timed(read_kernel_input(str(path)), gpu, service, given, workload), given  # type: ignore[arg-type]
+
+
+def one_by_one(
+    kernel: Kernel, gpu: GpuProfile, service: MadeUp, batch: int, sets: dict[str, Setting], workload: Workload
+) -> Ranking:
+    """All candidates of a batch, each planned and timed by itself."""
+    named = batch if "batch" in kernel.settings else None
+    chosen = candidate_points(kernel, gpu, named, sets)
+    analyzed = compile_points(kernel, gpu, service, [c.point for c in chosen], timed=True)  # type: ignore[arg-type]
+    found = [
+        (c.incumbent, candidate)
+        for c, each in zip(chosen, analyzed, strict=True)
+        if (candidate := candidate_of(kernel, gpu, batch, each, workload)[0]) is not None
+    ]
+    now = [score(gpu, c, workload.calibration, workload.cold)[0] for incumbent, c in found if incumbent]
+    incumbent = min((s for s in now if s is not None), key=lambda s: s.time_us, default=None)
+    return rank(
+        gpu,
+        [c for _, c in found],
+        None if incumbent is None else incumbent.candidate,
+        calibration=workload.calibration,
+        cold=workload.cold,
+    )
+
+
+def configs_of(ranking: Ranking) -> list[dict[str, Any]]:
+    """The configs of a whole ranking, by the least time of each."""
+    seen: list[dict[str, Any]] = []
+    for scored in ranking.ranked:
+        config = {"BLOCK_H": dict(scored.candidate.knobs)["BLOCK_H"], **dict(scored.candidate.config)}
+        if config not in seen:
+            seen.append(config)
+    return seen
+
+
+WORKLOADS = {
+    "a range": Workload(tuple(range(1, 40))),
+    "cold": Workload((3, 50, 190), cold=True),
+    "a mix": Workload((48, 80, 96), {48: 0.2, 80: 0.5, 96: 0.3}),
+    "ragged": Workload((5, 30), lengths="uniform:40:500"),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_batch_is_ranked_as_all_its_points_one_by_one(tmp_path: Path, gpu: GpuProfile, name: str) -> None:
+    workload, service = WORKLOADS[name], MadeUp(gpu)
+    kernel, sets = kernel_at(tmp_path, gpu, service, SPEC, workload)
+    ranked, _ = rank_batches(kernel, gpu, service, sets, workload)  # type: ignore[arg-type]
+    whole = [one_by_one(kernel, gpu, service, batch, sets, workload) for batch in workload.batches]
+    for few, all_of_them in zip(ranked, whole, strict=True):
+        found = few.ranking
+        assert (found.chosen, found.runner_up, found.incumbent) == (
+            all_of_them.chosen, all_of_them.runner_up, all_of_them.incumbent,
+        )  # fmt: skip
+        assert (found.reasons, found.error_percent) == (all_of_them.reasons, all_of_them.error_percent)
+        assert pareto(found.ranked) == pareto(all_of_them.ranked)
+        assert found.ranked[: COMMON_MOST // len(whole)] == all_of_them.ranked[: COMMON_MOST // len(whole)]
+        assert list(few.launchable) == configs_of(all_of_them)
+        assert set(few.failed) == {
+            "BLOCK_H=16 BLOCK_T=64 num_warps=4: the compiler stopped",
+            "BLOCK_H=32 BLOCK_T=64 num_warps=4 and BLOCK_H=32 BLOCK_T=64 num_warps=8: 102,400 bytes of shared memory "
+            "per CTA are 1,024 over the cap of 101,376 (CC 12.0)",
+        }
+    single = common_setting(
+        kernel, gpu, service, [each.ranking for each in ranked], workload, scored=True  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert single == common_one_by_one(kernel, gpu, service, whole, workload)
+
+
+def common_one_by_one(
+    kernel: Kernel, gpu: GpuProfile, service: MadeUp, rankings: list[Ranking], workload: Workload
+) -> Any:
+    """The best single setting, with every setting that is good somewhere timed everywhere."""
+    settings = {}
+    for ranking in rankings:
+        best = [*ranking.ranked[: max(1, COMMON_MOST // len(rankings))]]
+        for scored in [*best, *([ranking.incumbent] if ranking.incumbent else [])]:
+            settings[scored.candidate.setting] = None
+    widened = []
+    for ranking in rankings:
+        base = {n: s.values[0] for n, s in kernel.settings.items()} | {"batch": ranking.batch}
+        chosen = [make_point(kernel, gpu, base | dict(k), dict(c), {}, 101_376) for k, c in settings]
+        analyzed = compile_points(kernel, gpu, service, chosen, timed=True)  # type: ignore[arg-type]
+        candidates = [candidate_of(kernel, gpu, ranking.batch, each, workload)[0] for each in analyzed]
+        known = [c for c in candidates if c is not None]
+        widened.append(rank(gpu, known, None, calibration=workload.calibration, cold=workload.cold))
+    return best_single_setting(widened, workload.mix)
+
+
+def test_a_calibration_and_settings_count_too(tmp_path: Path, gpu: GpuProfile) -> None:
+    service = MadeUp(gpu)
+    plain = Workload((9, 100))
+    kernel, sets = kernel_at(tmp_path, gpu, service, SPEC, plain, TARGET=(64, 100, 1000), num_warps=8, heads=64)
+    first = rank_batches(kernel, gpu, service, sets, plain)[0][0].ranking  # type: ignore[arg-type]
+    assert {dict(s.candidate.knobs)["TARGET"] for s in first.ranked} <= {64, 100, 1000}
+    assert {dict(s.candidate.config)["num_warps"] for s in first.ranked} == {8}
+    name = first.chosen.candidate.launches[0].specialization
+    workload = Workload((9, 100), calibration=Calibration(((name, Factors(3.0, 3.0, 1.0)),), 8, 1.0))
+    found = rank_batches(kernel, gpu, service, sets, workload)[0][0].ranking  # type: ignore[arg-type]
+    whole = one_by_one(kernel, gpu, service, 9, sets, workload)
+    assert (found.chosen, found.runner_up, found.incumbent) == (whole.chosen, whole.runner_up, whole.incumbent)
+    assert found.chosen != first.chosen
+
+
+def test_what_is_compiled_does_not_grow_with_the_batches(tmp_path: Path, gpu: GpuProfile) -> None:
+    asked = []
+    for batches in (range(1, 20), range(1, 200)):
+        service, workload = MadeUp(gpu), Workload(tuple(batches))
+        kernel, sets = kernel_at(tmp_path, gpu, service, SPEC, workload)
+        rank_batches(kernel, gpu, service, sets, workload)  # type: ignore[arg-type]
+        asked.append(service.asked)
+    assert asked[0] == asked[1]
+
+
+def test_iterations_come_from_the_ir_where_the_spec_gives_none(tmp_path: Path, gpu: GpuProfile) -> None:
+    """The same kernel with and without `work`: what the IR says comes to the same, so the recommendation does too."""
+    workload = Workload((6, 64))
+    count = "clamp(((topk + 63) // 64) - pid2 * per, 0, per)"
+    spec = {k: v for k, v in SPEC.items() if k != "followed_by"} | {"configs": [{"BLOCK_T": 64, "num_warps": 8}]}
+    spec["arguments"] = {**SPEC["arguments"], "batch": {"type": "i32", "value": "topk"}}
+    given = {**spec, "work": {"iterations": count}}
+    told = {"expression": count.replace("topk", "batch"), "at_most": False, "reason": ""}
+    answers = []
+    for each, service in ((given, MadeUp(gpu)), ({**spec, "work": {}}, MadeUp(gpu, told))):
+        kernel, sets = kernel_at(tmp_path, gpu, service, each, workload, BLOCK_H=16)
+        ranked, _ = rank_batches(kernel, gpu, service, sets, workload)  # type: ignore[arg-type]
+        answers.append([r.ranking.chosen.time_us for r in ranked])
+        found = one_by_one(kernel, gpu, service, 6, sets, workload)
+        assert found.chosen == ranked[0].ranking.chosen
+        shape = found.chosen.candidate.launches[0].shape
+        # 500 tokens are 8 tiles of 64; whatever the split, every tile is dealt to a CTA of each of 6 x 2 rows.
+        assert shape.total_iterations == 6 * 2 * 8
+        said = "IR" if each["work"] == {} else "spec"
+        assert ranked[0].iterations_from == {"split": said}
+        assert iteration_notes(ranked) == (["iterations of a CTA of split: IR"] if said == "IR" else [])
+    assert answers[0] == answers[1]
+
+
+def test_iterations_that_nobody_knows_are_said_to_be_unknown(tmp_path: Path, gpu: GpuProfile) -> None:
+    workload, service = Workload((6,)), MadeUp(gpu)
+    kernel, sets = kernel_at(tmp_path, gpu, service, {**SPEC, "work": {}}, workload)
+    with pytest.raises(InputError, match=r"iterations of split are unknown: .* the main loop is a `while`"):
+        rank_batches(kernel, gpu, service, sets, workload)  # type: ignore[arg-type]
+
+
+def test_reports_of_one_batch_and_of_a_sweep_agree(tmp_path: Path, gpu: GpuProfile) -> None:
+    service, workload = MadeUp(gpu), Workload((4, 60))
+    kernel, sets = kernel_at(tmp_path, gpu, service, SPEC, workload)
+    report = recommend(kernel.given, gpu, service, sets, workload)  # type: ignore[arg-type]
+    plot = sweep(kernel.given, gpu, service, sets, workload)  # type: ignore[arg-type]
+    assert [p.best.predicted_time_us for p in plot.sweep if p.best] == [
+        min(c.predicted_time_us or 0.0 for c in r.pareto) for r in report.recommendations
+    ]
+    assert plot.single_setting == report.single_setting

@@ -1,0 +1,103 @@
+"""The README's console blocks are what the commands really print, on a terminal of 100 columns.
+
+`python tests/cli/test_readme.py --write` puts today's output in. What depends on the Triton version is held under
+the one that the README was written with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from locations import ROOT
+
+README = ROOT / "README.md"
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+COLUMNS = 100
+SKIPPED = (
+    *("make ", "python ", "occupancy analyze my_kernel.py", "occupancy calc"),
+    *("occupancy verify", "occupancy measure", "occupancy calibrate", "occupancy compare"),
+)
+
+
+def printed(command: str) -> str:
+    """What `command` prints on a terminal of 100 columns, without colours."""
+    main, worker = pty.openpty()
+    fcntl.ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
+    arguments = command.partition("#")[0].split()
+    env = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": str(COLUMNS)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "occupancy_cli", *arguments[1:]],
+        stdout=worker, stderr=subprocess.PIPE, cwd=ROOT, env=env,
+    )  # fmt: skip
+    os.close(worker)
+    text = b""
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    os.close(main)
+    process.communicate()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text.decode().replace("\r\n", "\n")).splitlines()
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def blocks() -> list[tuple[str, str]]:
+    """(command, output shown) of each command in the README's console blocks that is run here."""
+    found = []
+    for block in BLOCK.findall(README.read_text()):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            if not command.startswith(SKIPPED):
+                found.append((command, output.strip("\n")))
+    return found
+
+
+@pytest.mark.parametrize(("command", "shown"), blocks(), ids=[c for c, _ in blocks()])
+def test_the_readme_shows_what_is_printed(command: str, shown: str) -> None:
+    from occupancy_cli.compile.compile_service import triton_version
+
+    written_with = re.search(r"Triton (\d+\.\d+\.\d+)", README.read_text())
+    assert written_with is not None
+    if triton_version() != written_with[1]:
+        pytest.skip(f"the README was written with Triton {written_with[1]}")
+    assert shown, f"the README shows nothing for {command}"
+    assert printed(command) == shown
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert (ROOT / target).exists(), target
+
+
+def test_every_command_is_in_the_readme() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "occupancy_cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    text = README.read_text()
+    for name in re.findall(r"^  ([a-z]+)  ", said.partition("Commands:")[2], re.MULTILINE):
+        assert f"`{name}" in text, name
+
+
+def write() -> None:
+    text = README.read_text()
+    for command, shown in blocks():
+        old = f"$ {command}\n{shown}\n" if shown else f"$ {command}\n"
+        text = text.replace(old, f"$ {command}\n{printed(command)}\n", 1)
+    README.write_text(text)
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    sys.path.insert(0, str(ROOT))
+    write()

@@ -1,0 +1,85 @@
+"""Ranking: ties go to the incumbent, single settings, the Pareto front."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from occupancy_cli.errors import InputError
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape
+from occupancy_cli.model.ranking import Candidate, KernelLaunch, best_single_setting, pareto, rank
+from occupancy_cli.model.resources import KernelResources
+
+
+@dataclass(frozen=True)
+class Gpu:
+    sm_count: int | None = 10
+    boost_clock_mhz: float | None = 1000.0
+    memory_bandwidth_gbps: float | None = 1000.0
+    fp16_dense_tflops: float | None = 100.0
+    fp8_dense_tflops: float | None = None
+    dram_latency_cycles: float | None = 1000.0
+    l2_bytes: int | None = 1_000_000
+
+
+@dataclass(frozen=True)
+class Held:
+    ctas_per_sm: int
+
+
+WORK = CtaWork(0.0, 0.0, 0.0, (), dependent_loads=1, pipeline_depth=1)  # an iteration waits 1 us
+
+
+def candidate(nsplit, batch=10, per_sm=1, target=0, tiles=12):
+    launch = KernelLaunch(
+        "split",
+        KernelResources(0, 4, 128),
+        Held(per_sm),
+        WORK,
+        LaunchShape.split((batch, 1, nsplit), tiles, -(-tiles // nsplit)),
+    )
+    return Candidate(batch, (("TARGET_CTAS", target),), (("num_warps", 4),), (launch,), nsplit, nsplit * batch * 100)
+
+
+def test_the_fastest_is_chosen_and_compared_with_the_incumbent():
+    # 10 SMs, batch 10: one split is 1.21 + 12 us; two splits are two waves of 1.21 + 6 us, slower by a start.
+    ranking = rank(Gpu(), [candidate(1), candidate(2)], candidate(2), error_percent=0.5)
+    assert ranking.chosen.candidate.nsplit == 1
+    assert ranking.runner_up.candidate.nsplit == 2
+    # (0.54 + 14.42) / (0.54 + 13.21)
+    assert ranking.predicted_ratio == pytest.approx(14.96 / 13.75)
+    assert len(ranking.reasons) == 3
+    assert "20 CTAs on 10 slots" in ranking.reasons[0]
+
+
+def test_the_incumbent_wins_within_the_models_error():
+    ranking = rank(Gpu(), [candidate(1), candidate(2)], candidate(2), error_percent=9.0)  # the gain is 8.8 %
+    assert ranking.kept_incumbent and ranking.chosen.candidate.nsplit == 2
+    assert "9.0 %" in ranking.reasons[2]
+
+
+def test_what_cannot_launch_is_kept_apart():
+    ranking = rank(Gpu(), [candidate(1), candidate(2, per_sm=0)])
+    assert [c.nsplit for c, _ in ranking.cannot_launch] == [2]
+    with pytest.raises(InputError):
+        rank(Gpu(), [candidate(2, per_sm=0)])
+    with pytest.raises(InputError):
+        rank(Gpu(), [])
+
+
+def test_one_setting_for_several_batches():
+    # Setting A splits by 1 everywhere, setting B by 2. At batch 5 two splits fit one wave (7 us v 13); at batch 10 not.
+    by_batch = [rank(Gpu(), [candidate(1, b, target=1), candidate(2, b, target=2)]) for b in (5, 10)]
+    best = best_single_setting(by_batch)
+    assert dict(best.knobs) == {"TARGET_CTAS": 2}
+    assert best.slowdown == pytest.approx((1 + 14.96 / 13.75) / 2)
+    mostly_ten = best_single_setting(by_batch, {5: 0.01, 10: 0.99})
+    assert dict(mostly_ten.knobs) == {"TARGET_CTAS": 1}
+
+
+def test_pareto_keeps_what_is_faster_or_smaller():
+    ranking = rank(Gpu(), [candidate(n, batch=2) for n in (1, 2, 3, 6, 5)])
+    front = pareto(ranking.ranked)
+    # Batch 2 on 10 SMs: up to 5 splits fit; 5 gives parts of 3 like 4 would. Six splits are 12 CTAs: two waves.
+    sizes = [s.candidate.partial_bytes for s in front]
+    assert sizes == sorted(sizes, reverse=True)
+    assert front[0] is ranking.ranked[0] and front[-1].candidate.nsplit == 1
