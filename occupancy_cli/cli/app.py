@@ -6,8 +6,9 @@ something missing, a compile that failed), 130 interrupted.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -15,7 +16,17 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
+from occupancy_cli.cli.process_ends import (
+    READER_GONE,
+    ReaderGone,
+    debugging,
+    drop_output,
+    finish_streams,
+    prepare_streams,
+    sentence,
+)
 from occupancy_cli.errors import OccupancyError, nearest
+from occupancy_cli.report.visible_text import visible_lines
 from occupancy_cli.version import VERSION
 
 # typer carries its own click from some version on: its exception classes are found through the one it exports.
@@ -107,12 +118,19 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; never a traceback for what a person typed."""
+    """Run the command line; never a traceback for what a person typed or the machine lacked."""
+    prepare_streams()
+    code: Any = 0
     try:
-        code = app(standalone_mode=False)
-        sys.stdout.flush()
+        try:
+            code = app(standalone_mode=False)
+        finally:  # before the interpreter does it, whose own words would be a traceback
+            finish_streams()
     except OccupancyError as bad:
         _fail(str(bad), bad.exit_code)
+    except ReaderGone:
+        drop_output()
+        sys.exit(READER_GONE)
     except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except _ClickException as bad:
@@ -120,10 +138,10 @@ def main() -> None:
             sys.stderr.write(f"{bad}\n")
             sys.exit(2)
         _fail(_usage(bad), 2)
-    except BrokenPipeError:
-        # The reader of our output went away: nothing to say, and nothing more to write at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(141)
+    except Exception as bad:  # noqa: BLE001 - the one place that must answer for everything
+        if debugging():
+            traceback.print_exception(bad)
+        _fail(sentence(bad), 2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -144,6 +162,8 @@ def _usage(bad: Any) -> str:
 
 
 def _fail(message: str, code: int) -> None:
-    first, *rest = message.splitlines() or [""]
-    print(f"occupancy: {first}", *rest, sep="\n", file=sys.stderr)  # noqa: T201
+    drop_output()
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"occupancy: {visible_lines(message)}\n")
+        sys.stderr.flush()
     sys.exit(code)
