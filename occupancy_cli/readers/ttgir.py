@@ -19,7 +19,11 @@ _BITS = {
 
 @dataclass
 class Operation:
-    """One operation: its results, name, operand names, attributes, types behind the colon, place, and what it holds."""
+    """One operation: its results, name, operand names, attributes, types behind the colon, place, and what it holds.
+
+    `closing` is what stands behind the brace that ends an operation with a region, `}) {allocation.offset = 0 : i32}`,
+    with its place resolved in `closing_place`.
+    """
 
     results: list[str]
     name: str
@@ -30,6 +34,8 @@ class Operation:
     place: str
     children: list[Operation] = field(default_factory=list)
     yields: list[str] = field(default_factory=list)
+    closing: str = ""
+    closing_place: str = ""
 
     @property
     def is_tensor(self) -> bool:
@@ -40,6 +46,7 @@ class Operation:
 _RESULTS = re.compile(r"^((?:%[\w$.#-]+(?::\d+)?(?:,\s*)?)+)\s*=\s*(.*)$")
 _NAME = re.compile(r'^"?([a-z_]+[\w.]*)"?')
 _OPERAND = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_BLOCK = re.compile(r"^\^(\w+)(?:\((.*)\))?:")
 _LOC = re.compile(r"\s*loc\((#\w+|.*)\)\s*$")
 _LOC_DEFINITION = re.compile(r"^(#loc\d*)\s*=\s*loc\((.*)\)\s*$")
 _FILE_LOC = re.compile(r'"([^"]*)":(\d+):(\d+)')
@@ -49,13 +56,26 @@ _ATTRIBUTES = re.compile(r"(?<!<)\{[^{}]*\}")
 _TENSOR = re.compile(r"(?:tensor|memdesc)<([0-9x]*x)?(!tt\.ptr<(\w+)>|\w+)(?:,\s*(#[\w.]+(?:<\{.*?\}>)?))?")
 
 
+@dataclass(frozen=True)
+class Block:
+    """Where a basic block begins: its label, its arguments, and the number of its first operation in the function."""
+
+    label: str
+    arguments: tuple[str, ...]
+    first: int
+
+
 @dataclass
 class Function:
-    """A function with its arguments (name, type, attributes) and its operations."""
+    """A function with its arguments (name, type, attributes), its operations, and the blocks that control jumps to.
+
+    Blocks are those of lowered control flow: as long as loops are `scf.for` there are none.
+    """
 
     name: str
     arguments: list[tuple[str, str, str]]
     ops: list[Operation]
+    blocks: list[Block] = field(default_factory=list)
 
 
 def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
@@ -74,12 +94,18 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
     functions: list[Function] = []
     stack: list[list[Operation]] = []
     owners: list[Operation | None] = []
+    count = 0
     for raw in lines:
         line = raw.strip()
         function = _FUNCTION.search(line)
         if function:
             functions.append(Function(function.group(1), _ARGUMENT.findall(function.group(2)), []))
-            stack, owners = [functions[-1].ops], [None]
+            stack, owners, count = [functions[-1].ops], [None], 0
+            continue
+        block = _BLOCK.match(line)
+        if stack and block:
+            named = tuple(re.findall(r"(%[\w$.-]+):", block.group(2) or ""))
+            functions[-1].blocks.append(Block(block.group(1), named, count))
             continue
         if not stack or not line or line.startswith(("#", "//", "^")):
             continue
@@ -87,6 +113,9 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
             closing = stack.pop()
             owner = owners.pop()
             if owner is not None:
+                owner.closing = line.lstrip("})").strip()
+                behind = _LOC.search(line)
+                owner.closing_place = _place(behind.group(1), places) if behind else ""
                 for inner in closing:
                     if inner.name == "scf.yield":
                         owner.yields = owner.yields or inner.operands
@@ -101,6 +130,7 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
             continue
         op = read
         stack[-1].append(op)
+        count += 1
         if line.endswith(("{", "({")):
             stack.append(op.children)
             owners.append(op)
