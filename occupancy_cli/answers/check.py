@@ -18,7 +18,7 @@ from occupancy_cli.answers.table_entries import ResolveGpu, Tables
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
-from occupancy_cli.model.occupancy import Occupancy, occupancy_of
+from occupancy_cli.model.occupancy import Occupancy, cluster_doubt, occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.report import schema
@@ -208,6 +208,9 @@ def _cap(gpu: GpuProfile, name: str, occupancy: Occupancy, used: bool, base: Map
     if status is not None and status.status == "assumed":
         message = f"{name}: the cap of {gpu.name}, {cap:,} bytes, is assumed, not documented"
         return schema.Finding(level="undecided", rule="shared-memory-cap", message=message, **numbers, **base)
+    doubt = cluster_doubt(gpu.limits, occupancy.num_ctas)
+    if doubt and used:
+        return schema.Finding(level="undecided", rule="launch", message=f"{name}: {doubt} (num_ctas)", **base)
     message = f"{name}: {needs:,} of {cap:,} bytes of shared memory"
     return schema.Finding(level="ok", rule="shared-memory-cap", message=message, **numbers, **base)
 

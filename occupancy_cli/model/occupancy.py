@@ -43,6 +43,8 @@ from occupancy_cli.model.resources import KernelResources
 WARP_THREADS = 32
 LAUNCH_MOST = 2**32 - 1  # a launch takes its sizes as 32-bit numbers (cuLaunchKernel)
 UNKNOWN_REGISTERS_REASON = "the number of registers is not known, so neither is the limit they set"
+# CUDA's non-portable maximum on the GPUs that have one (Hopper and Blackwell tuning guides, "Thread Block Clusters").
+LARGEST_CLUSTER = 16
 TMEM_MIN_COLUMNS = 32
 SHARED, REGISTERS, WARPS, CTAS, BARRIERS, TMEM, CLUSTER = (
     "shared", "registers", "warps", "ctas", "barriers", "tmem", "cluster",
@@ -195,8 +197,8 @@ def occupancy(
     cluster, `tmem_columns` the tensor memory of a CTA, `num_barriers` the named barriers it uses.
 
     Raises `InputError` for what no launch can have: fewer than 1 thread, more than 255 registers per thread, negative
-    bytes, tensor memory on a GPU without it. What a launch can ask for and the GPU refuses (1,056 threads, too much
-    shared memory) is an answer: `launchable` False, with the reason.
+    bytes. What a launch can ask for and the GPU refuses (1,056 threads, too much shared memory, tensor memory that is
+    not there) is an answer: `launchable` False, with the reason.
     """
     limits = gpu.limits
     kernel = _kernel(
@@ -351,7 +353,6 @@ def check_inputs(
     num_barriers: int = 1,
 ) -> None:
     """Raise an `InputError` for a value that no launch on this compute capability can have."""
-    cc = limits.compute_capability
     _whole("threads_per_cta", threads_per_cta, 1, LAUNCH_MOST)
     if registers_per_thread is not None:
         _whole("registers_per_thread", registers_per_thread, 0, limits.max_registers_per_thread)
@@ -362,11 +363,6 @@ def check_inputs(
     _whole("num_ctas", num_ctas, 1, LAUNCH_MOST)
     _whole("num_barriers", num_barriers, 1, 16)
     _whole("tmem_columns", tmem_columns, 0, LAUNCH_MOST)
-    if tmem_columns > limits.tmem_columns_per_sm:
-        problem = f"there is no tensor memory on compute capability {cc}"
-        if limits.tmem_columns_per_sm:
-            problem = f"{tmem_columns} is more than the {limits.tmem_columns_per_sm} columns of an SM"
-        raise InputError(problem, where="tmem_columns", required=tmem_columns, limit=limits.tmem_columns_per_sm)
 
 
 def _kernel(
@@ -635,6 +631,11 @@ class _Kernel:
                 f"{self.registers} registers x {self.warps} warps{rounded} take {needed:,} registers per CTA, "
                 f"over the limit of {limits.max_registers_per_cta:,}"
             )
+        columns = limits.tmem_columns_per_sm
+        if self.tmem and not columns:
+            found.append(f"there is no tensor memory on CC {cc}, and the kernel takes {self.tmem:,} columns")
+        elif self.tmem > columns:
+            found.append(f"{self.tmem:,} columns of tensor memory are over the {columns:,} columns of an SM (CC {cc})")
         return found
 
 
@@ -647,7 +648,28 @@ def cluster_refusal(limits: ComputeCapability, num_ctas: int) -> str:
     most = limits.max_cluster_size_nonportable
     if most is not None and num_ctas > most:
         return f"a cluster of {num_ctas} CTAs is over the limit of {most} (CC {limits.compute_capability})"
+    if num_ctas > LARGEST_CLUSTER:
+        return f"a cluster of {num_ctas} CTAs is over {LARGEST_CLUSTER}, the largest that any GPU takes"
     return ""
+
+
+def cluster_doubt(limits: ComputeCapability, num_ctas: int) -> str:
+    """Why it is not certain that a cluster of `num_ctas` CTAs launches, where nothing known forbids it; "" when it is.
+
+    Up to the portable size every GPU of the compute capability takes it; beyond, only what is documented.
+    """
+    if num_ctas == 1 or cluster_refusal(limits, num_ctas):
+        return ""
+    certain = [n for n in (limits.max_cluster_size_nonportable, limits.max_cluster_size_portable) if n is not None]
+    entry = limits.provenance.get("max_cluster_size_portable")
+    if entry is not None and limits.max_cluster_size_nonportable is None:
+        certain += [d.value for d in entry.disputed if isinstance(d.value, int)]
+        least = min(certain)
+    else:
+        least = max(certain, default=1)
+    if num_ctas <= least:
+        return ""
+    return f"whether compute capability {limits.compute_capability} takes a cluster of {num_ctas} CTAs is not certain"
 
 
 def cluster_unknown(limits: ComputeCapability, num_ctas: int) -> str:

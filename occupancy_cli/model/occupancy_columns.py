@@ -109,7 +109,7 @@ def batch_occupancy(
         & (carveout >= LARGEST_CARVEOUT)
         & (carveout <= carveouts[-1])
         & (tmem >= 0)
-        & (tmem <= limits.tmem_columns_per_sm)
+        & (tmem <= LAUNCH_MOST)
     )
     threads = np.where(possible, threads, 1)
     registers = np.where(possible, registers, 1)
@@ -141,7 +141,8 @@ def batch_occupancy(
     by_ctas = np.full_like(warps, limits.max_ctas_per_sm)
     powers = TMEM_MIN_COLUMNS << np.arange(5, dtype=np.int64)  # 32 to 512 columns
     columns = powers[np.minimum(np.searchsorted(powers, tmem), len(powers) - 1)]
-    by_tmem = np.where(tmem > 0, limits.tmem_columns_per_sm // columns, NO_LIMIT)
+    fitting = np.where(tmem > limits.tmem_columns_per_sm, 0, limits.tmem_columns_per_sm // columns)
+    by_tmem = np.where(tmem > 0, fitting, NO_LIMIT)
     by_cluster = np.full_like(warps, 0 if cluster_refusal(limits, num_ctas) else NO_LIMIT)
 
     by_name = dict(zip(LIMIT_NAMES, (by_shared, by_registers, by_warps, by_ctas, by_tmem, by_cluster), strict=True))

@@ -119,7 +119,7 @@ def test_json_stands_alone_and_is_complete() -> None:
         (["--threads", "0", "--shared", "1"], "--threads: 0 is not possible"),
         (["--threads", "128", "--regs", "300", "--shared", "1"], "--regs: 300 is not possible: it is from 0 to 255"),
         (["--threads", "128", "--shared", "-1"], "--shared: -1 is not possible"),
-        (["--threads", "128", "--shared", "1", "--tmem", "32"], "--tmem: there is no tensor memory"),
+        (["--threads", "128", "--shared", "1", "--tmem", "-1"], "--tmem: -1 is not possible"),
         (["--gpu", "h1000", "--threads", "128", "--shared", "1"], "unknown GPU 'h1000'"),
         (["--input", "no-such-file"], "--input: no-such-file cannot be read: No such file"),
         (["--input", "x", "--sweep", "regs"], "--sweep: a chart is of one kernel"),

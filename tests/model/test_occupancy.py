@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from occupancy_cli import GpuProfile, InputError, Occupancy, load_gpu, occupancy
 from occupancy_cli.gpu.profiles import list_compute_capabilities
-from occupancy_cli.model.occupancy import cliffs, refusal, sweep, tmem_allocation
+from occupancy_cli.model.occupancy import cliffs, cluster_doubt, refusal, sweep, tmem_allocation
 from occupancy_cli.model.occupancy_columns import NONE, batch_occupancy
 
 GPUS = {c.compute_capability: load_gpu(c.compute_capability) for c in list_compute_capabilities()}
@@ -152,7 +152,6 @@ def test_too_many_threads_is_an_answer_not_an_error() -> None:
         {"static_shared_bytes": -1},
         {"carveout_bytes": 102_401},
         {"num_ctas": 0},
-        {"tmem_columns": 32},  # compute capability 12.0 has none
         {"threads_per_cta": 128.0},
         {"shared_bytes": True},
         {"num_barriers": 17},
@@ -210,8 +209,11 @@ def test_tensor_memory_on_blackwell() -> None:
     found = occ(SM100, shared_bytes=10_000, registers_per_thread=64, tmem_columns=256)
     assert found.limits["tmem"] == 2 and found.limited_by == ("tmem",)  # 512 / 256
     assert found.next_cta["tmem"].at_most == 128 and found.next_cta["tmem"].alone  # 512 / 3 = 170 -> 128
-    with pytest.raises(InputError, match="more than the 512 columns"):
-        occ(SM100, tmem_columns=513)
+    over = occ(SM100, tmem_columns=768)  # two accumulators of 384: 768 columns, of 512
+    assert not over.launchable and over.limited_by == ("tmem",)
+    assert over.reason == "768 columns of tensor memory are over the 512 columns of an SM (CC 10.0)"
+    none = occ(SM120, tmem_columns=32)
+    assert not none.launchable and none.reason.startswith("there is no tensor memory on CC 12.0")
     assert "tmem" not in occ(SM100).limits
 
 
@@ -226,6 +228,15 @@ def test_clusters_are_unknown_or_refused() -> None:
     assert "disputed" in occ(SM120, num_ctas=2).unknown["cluster"]
     assert "portable size of 8" in occ(SM120, num_ctas=9).unknown["cluster"]
     assert "cluster" not in occ(SM90).limits
+    for limits in GPUS.values():  # no GPU takes 32, documented or not
+        refused = occ(limits, num_ctas=32)
+        assert not refused.launchable and "cluster" in refused.reason
+
+
+def test_a_cluster_that_is_not_certain_to_launch_is_in_doubt() -> None:
+    # 9.0: 8 portable, 16 documented as non-portable. 10.3: 8 portable, no more documented. 12.0: 8 or 1, disputed.
+    doubted = {cc: [n for n in (1, 2, 8, 16) if cluster_doubt(GPUS[cc].limits, n)] for cc in ("9.0", "10.3", "12.0")}
+    assert doubted == {"9.0": [], "10.3": [16], "12.0": [2, 8, 16]}
 
 
 def test_named_barriers() -> None:
@@ -367,7 +378,7 @@ def test_cliffs_go_through_every_level() -> None:
 def test_batch_equals_one_by_one(many: list[dict[str, Any]], data: st.DataObject) -> None:
     cc = data.draw(st.sampled_from(sorted(GPUS)))
     gpu = GPUS[cc]
-    tmem = [data.draw(st.integers(0, gpu.limits.tmem_columns_per_sm)) for _ in many]
+    tmem = [data.draw(st.integers(0, 2 * gpu.limits.tmem_columns_per_sm + 64)) for _ in many]
     registers = [data.draw(st.sampled_from([None, 0, k["registers"]])) for k in many]
     threads = [max(1, 32 * k["warps"] - data.draw(st.integers(-64, 31))) for k in many]
     batch = batch_occupancy(

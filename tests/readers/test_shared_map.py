@@ -1,4 +1,4 @@
-"""Shared memory read buffer by buffer from recorded IR: totals are exact, lives and purposes are those of the source."""
+"""Shared memory read buffer by buffer from recorded IR: totals are exact, lives and purposes those of the source."""
 
 from __future__ import annotations
 
