@@ -29,6 +29,7 @@ from occupancy_cli.device.gpu_state import Reading
 from occupancy_cli.device.launch_timing import LaunchAnswer, Launcher, Method
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import score
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
@@ -206,9 +207,8 @@ def points_to_measure(
 def identity_names(kernel: Kernel) -> tuple[str, ...]:
     """The names that make a point: shapes, knobs, config, derived."""
     spec = kernel.given.spec
-    options = ("num_warps", "num_stages", "num_ctas", "maxnreg")
     config = {n for c in kernel.configs for n in c} | set(kernel.overrides)
-    names = [*spec.shapes, *spec.knobs, *(n for n in kernel.description.constexprs if n in config), *options]
+    names = [*spec.shapes, *spec.knobs, *(n for n in kernel.description.constexprs if n in config), *LAUNCH_OPTIONS]
     return tuple(dict.fromkeys([*names, *spec.derived]))
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.source.source_knobs import (
-    LAUNCH_OPTIONS,
     EnvironmentVariable,
     KernelKnobs,
     SourceKnobs,

@@ -26,6 +26,7 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileOutcome
 from occupancy_cli.errors import InputError, UnknownNameError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.model.waves import WaveSchedule
 from occupancy_cli.plan.kernel_input import KernelInput
@@ -33,7 +34,7 @@ from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
 from occupancy_cli.report import schema
 from occupancy_cli.spec.config_tables import DEVICE, TableEntry, nearest_entries, read_tables
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import LAUNCH_OPTIONS, ConfigTable
+from occupancy_cli.spec.kernel_spec import ConfigTable
 from occupancy_cli.spec.settings import Setting, one_value
 
 LEAST_WARPS_PER_SM = 8

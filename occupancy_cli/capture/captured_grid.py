@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import LAUNCH_OPTIONS
 
 MAX_CHARACTERS = 900
 MAX_CASES = 30

@@ -17,8 +17,9 @@ import yaml
 
 from occupancy_cli.capture.captured_grid import axis_expression
 from occupancy_cli.errors import InputError
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import LAUNCH_OPTIONS, SCHEMA, canonical_type
+from occupancy_cli.spec.kernel_spec import SCHEMA, canonical_type
 
 INDEX_SCHEMA = "occupancy/capture/1"
 INDEX = "index.json"

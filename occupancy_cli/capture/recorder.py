@@ -26,10 +26,10 @@ import triton.language as tl
 from triton.runtime.jit import JITFunction
 
 from occupancy_cli.capture.kernel_snapshot import CannotSnapshot, Snapshot, is_jit_callable, line_of, literal, snapshot
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 
 FLUSH_COUNTS_AFTER_S = 1.0
 MOST_VALUES = 4  # launches kept that differ in the values of integers alone
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # Options that say how the compiler is watched or where it lies, not what the launch is.
 _NOT_OPTIONS = frozenset({"arch", "backend_name", "extern_libs", "debug", "instrumentation_mode", "ir_override"})
 

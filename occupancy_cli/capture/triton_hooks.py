@@ -28,6 +28,7 @@ from triton.runtime.jit import JITFunction
 from occupancy_cli.capture.recorder import Recorder, Tuned
 from occupancy_cli.capture.traced_grid import traced_axes
 from occupancy_cli.compile.triton_front import CompileOnlyDriver
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.readers import cubin
 
 INTERNALS: tuple[tuple[Any, str], ...] = (
@@ -108,7 +109,7 @@ class _Launcher:
     def __init__(self, recorder: Recorder, src: Any, metadata: Any) -> None:
         self._recorder = recorder
         self._src = src
-        self._options = {n: getattr(metadata, n, None) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
+        self._options = {n: getattr(metadata, n, None) for n in LAUNCH_OPTIONS}
 
     def __call__(self, x: int, y: int, z: int, *rest: Any) -> None:
         # The stream, the function, its packed and launch metadata and two hooks come before the kernel's arguments.
@@ -184,7 +185,7 @@ def _record_compiled(
                 given[param.name] = constants.get(i, given[param.name])
         elif i in constants:
             given[param.name] = constants[i]
-    known = {n: options[n] for n in ("num_warps", "num_stages", "num_ctas", "maxnreg") if options.get(n) is not None}
+    known = {n: options[n] for n in LAUNCH_OPTIONS if options.get(n) is not None}
     try:
         bound, specialization, backend, _rest = _bind(jit, (), given | known)
     except TypeError as bad:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import (
     Kernel,
@@ -35,7 +36,7 @@ from occupancy_cli.plan.points import (
 )
 from occupancy_cli.spec.expression_columns import Column, Value, at, codes, column_of, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import LAUNCH_OPTIONS, Argument, EachValue
+from occupancy_cli.spec.kernel_spec import Argument, EachValue
 from occupancy_cli.spec.settings import Setting, one_value
 from occupancy_cli.spec.yaml_reader import KeyPath
 

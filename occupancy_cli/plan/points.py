@@ -18,14 +18,13 @@ from occupancy_cli.compile.compile_service import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelInput, KernelRef, parse_ref
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import LAUNCH_OPTIONS, Argument, ConfigProduct, ConfigTable, EachValue, Launch
+from occupancy_cli.spec.kernel_spec import Argument, ConfigProduct, ConfigTable, EachValue, Launch
 from occupancy_cli.spec.settings import Setting, knob_settings, shape_settings
 from occupancy_cli.spec.yaml_reader import KeyPath
 
-# What Triton's CUDA backend uses where a launch says nothing (`CUDAOptions`; a test compares them).
-DEFAULT_OPTIONS: Mapping[str, int] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
 TRUE_NOTE = "no value given; taken as true"
@@ -249,7 +248,7 @@ def make_point(
     main = plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
     followers = tuple(plan_launch(kernel, site, names, first_config(site), gpu, None) for site in kernel.followers)
     shown = dict(main.request.constexprs) | {
-        n: v for n, v in {**DEFAULT_OPTIONS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
+        n: v for n, v in {**DEFAULTS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
     }
     return Point(
         knobs={n: settings[n] for n in spec.knobs},
@@ -284,7 +283,7 @@ def names_of(
     names: dict[str, Any] = {**settings}
     for name, given in spec.constexprs.items():
         names[name] = value(kernel.given, given, names, ("constexprs", name)) if isinstance(given, str) else given
-    names |= {**DEFAULT_OPTIONS, **config, **override}
+    names |= {**DEFAULTS, **config, **override}
     for name, given in spec.derived.items():
         if name not in override:
             names[name] = value(kernel.given, given, names, ("derived", name))

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.source.knob_types import (
-    LAUNCH_OPTIONS,
     Autotune,
     Definition,
     EnvironmentRead,
@@ -40,7 +39,6 @@ from occupancy_cli.source.source_reader import FileReader, Found, environment_of
 from occupancy_cli.source.static_values import Module
 
 __all__ = [
-    "LAUNCH_OPTIONS",
     "Autotune",
     "Definition",
     "EnvironmentRead",

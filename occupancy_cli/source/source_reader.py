@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.source.knob_types import (
-    LAUNCH_OPTIONS,
     Autotune,
     Definition,
     EnvironmentRead,

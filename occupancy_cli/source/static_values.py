@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from occupancy_cli.model.launch_options import OPTIONS
+
 MAX_STEPS = 400_000
 MAX_ITEMS = 100_000
 MAX_DEPTH = 60
 MAX_INTEGER_BITS = 128
-
-# triton.Config's own defaults and order of parameters, the same in Triton 3.4 to 3.9.
-CONFIG_OPTIONS: Mapping[str, Any] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 
 
 class NotStatic(Exception):
@@ -670,7 +669,7 @@ class _Interpreter:
         return value
 
     def _config(self, node: ast.Call, local: Mapping[str, Any]) -> ConfigValue:
-        options = dict(CONFIG_OPTIONS)
+        options: dict[str, Any] = {n: o.default for n, o in OPTIONS.items()}
         order = ["kwargs", *options, "pre_hook", "ir_override"]
         given: dict[str, ast.expr] = {}
         for name, argument in zip(order, node.args, strict=False):

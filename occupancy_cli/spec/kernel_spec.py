@@ -16,13 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic.fields import FieldInfo
 
 from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.model.launch_options import check_launch_option
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.yaml_reader import Document, KeyPath, dotted, load_yaml
 
 SCHEMA = "occupancy/kernel-spec/1"
 PLACEHOLDER = "FILL:"
 MAX_ALIGN = 1 << 20
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 ELEMENT_TYPES = (
     *("i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
@@ -233,22 +233,6 @@ class KernelSpecFile(Launch):
         description="file.py:function(values, device) that returns the tensors by argument name, for `measure`",
     )
     check: Check = Field(default_factory=Check.model_construct)
-
-
-def check_launch_option(name: str, value: Any, where: str) -> None:
-    """Refuse a value that no launch can have for `name`, one of `LAUNCH_OPTIONS`; any other name may have any value."""
-    least, power = {
-        "num_warps": (1, True),
-        "num_ctas": (1, True),
-        "num_stages": (0, False),
-        "maxnreg": (1, False),
-    }.get(name, (None, False))
-    if least is None or (name == "maxnreg" and value is None):
-        return
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    if not whole or (power and value & (value - 1)):
-        kind = "a power of two" if power else f"a whole number from {least} on"
-        raise InputError(f"{name} is {value!r}, not {kind}", where=where)
 
 
 def json_schema() -> dict[str, Any]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.spec.kernel_spec import Knob, Shape, check_launch_option
+from occupancy_cli.model.launch_options import check_launch_option
+from occupancy_cli.spec.kernel_spec import Knob, Shape
 
 Value = int | float | bool | str
 LIST_LIMIT = 4096

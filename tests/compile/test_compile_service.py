@@ -31,8 +31,9 @@ from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import CompileError, InputError
 from occupancy_cli.gpu.profiles import load_gpu
+from occupancy_cli.model.launch_options import DEFAULTS
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import DEFAULT_OPTIONS, Kernel, points, prepare, target_of
+from occupancy_cli.plan.points import Kernel, points, prepare, target_of
 from occupancy_cli.spec.settings import parse_settings
 
 pytestmark = pytest.mark.compiles
@@ -136,7 +137,7 @@ def test_default_options_are_tritons() -> None:
         "print(json.dumps({n: O.__dataclass_fields__[n].default for n in ('num_warps','num_stages','num_ctas')}))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == dict(DEFAULT_OPTIONS)
+    assert json.loads(said) == dict(DEFAULTS)
 
 
 def test_no_internal_of_triton_has_moved() -> None:
