@@ -35,10 +35,6 @@ def scatter_add_kernel(table_ptr, index_ptr, rows_ptr, tokens, columns, TOKENS: 
     tl.atomic_add(table_ptr + word[:, None] * columns + column[None, :], rows, mask=inside, sem="relaxed")
 
 
-# Added into, so set to zero before a launch that is checked.
-ACCUMULATED = ("table_ptr",)
-
-
 def measured_inputs(values: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Tensors of the gather by argument name; `values` has tokens, words and columns. The output starts as NaN."""
     import torch
