@@ -1,7 +1,7 @@
 """Causal depthwise convolution over time, four taps, then SiLU: what precedes a state-space layer.
 
-    x_ptr, y_ptr    *bf16   [batch, time, channels], contiguous
-    weight_ptr      *fp32   [4, channels]
+x_ptr, y_ptr    *bf16   [batch, time, channels], contiguous
+weight_ptr      *fp32   [4, channels]
 """
 
 from __future__ import annotations

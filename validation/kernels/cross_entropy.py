@@ -1,8 +1,8 @@
 """Cross entropy of logits over a vocabulary in one pass: a row a CTA, running maximum and sum over tiles of BLOCK.
 
-    logits_ptr          *bf16   [rows, vocabulary], contiguous
-    target_ptr          *i32    [rows]
-    loss_ptr, lse_ptr   *fp32   [rows]
+logits_ptr          *bf16   [rows, vocabulary], contiguous
+target_ptr          *i32    [rows]
+loss_ptr, lse_ptr   *fp32   [rows]
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows of a table by index, and their reverse: gathered into a matrix, or added into the table by atomics.
 
-    table_ptr   *bf16 (gather), *fp32 (scatter)     [words, columns], contiguous
-    index_ptr   *i32                                [tokens], each below words
-    rows_ptr    *bf16                               [tokens, columns]
+table_ptr   *bf16 (gather), *fp32 (scatter)     [words, columns], contiguous
+index_ptr   *i32                                [tokens], each below words
+rows_ptr    *bf16                               [tokens, columns]
 """
 
 from __future__ import annotations

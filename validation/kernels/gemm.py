@@ -28,7 +28,18 @@ def tile_place(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 
 @triton.jit
 def product_over_k(
-    a_ptr, b_ptr, m, n, k, tile_m, tile_n, first, last, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+    a_ptr,
+    b_ptr,
+    m,
+    n,
+    k,
+    tile_m,
+    tile_n,
+    first,
+    last,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):
     """The FP32 tile of A x B over the steps `first` to `last` of BLOCK_K."""
     row = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -41,7 +52,7 @@ def product_over_k(
         start = step * BLOCK_K
         inside = depth < k - start
         x = tl.load(a + start, mask=(row < m)[:, None] & inside[None, :], other=0.0)
-        y = tl.load(b + start.to(tl.int64) * n, mask=inside[:, None] & (column < n)[None, :], other=0.0)
+        y = tl.load(b + start * n, mask=inside[:, None] & (column < n)[None, :], other=0.0)
         acc = tl.dot(x, y, acc)
     return acc
 
@@ -99,7 +110,7 @@ def sum_splits_kernel(part_ptr, c_ptr, count, splits, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     acc = tl.zeros((BLOCK,), tl.float32)
     for split in range(splits):
-        acc += tl.load(part_ptr + split.to(tl.int64) * count + at, mask=at < count, other=0.0)
+        acc += tl.load(part_ptr + split * count + at, mask=at < count, other=0.0)
     tl.store(c_ptr + at, acc.to(tl.bfloat16), mask=at < count)
 
 
@@ -173,7 +184,7 @@ def _operands(values: Mapping[str, Any], device: str) -> dict[str, Any]:
 
 
 def measured_inputs(values: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Tensors by argument name; `values` has m, n, k and, for the split kernel, splits. What is written starts as NaN."""
+    """Tensors by argument name; `values` has m, n, k and, of the split kernel, splits. What is written starts NaN."""
     import torch
 
     m, n = int(values["m"]), int(values["n"])

@@ -1,4 +1,4 @@
-"""C = A x W with W in four bits: two weights a byte along N, a scale and a zero point for each group of 128 along K.
+"""C = A x W with W in four bits: two weights a byte along N, a scale for each group of 128 along K.
 
     a_ptr       *bf16   [m, k], contiguous
     w_ptr       *u8     [k, n / 2], contiguous; columns 2j in the low half, 2j + 1 in the high half
@@ -30,11 +30,11 @@ def gemm_int4_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, k, BLOCK_K):
         x = tl.load(a + start, mask=(row < m)[:, None], other=0.0)
-        packed = tl.load(w + start.to(tl.int64) * (n // 2), mask=(pair < n // 2)[None, :], other=0).to(tl.int32)
+        packed = tl.load(w + start * (n // 2), mask=(pair < n // 2)[None, :], other=0).to(tl.int32)
         scale = tl.load(scale_ptr + start // 128 * n + column, mask=column < n, other=0.0)
         both = tl.join(packed & 15, packed >> 4).reshape(BLOCK_K, BLOCK_N)
-        weight = (both - 8).to(tl.bfloat16) * scale[None, :]
-        acc = tl.dot(x, weight, acc)
+        weight = (both - 8).to(tl.float32) * scale[None, :].to(tl.float32)
+        acc = tl.dot(x, weight.to(tl.bfloat16), acc)
     inside = (row < m)[:, None] & (column < n)[None, :]
     tl.store(c_ptr + row[:, None].to(tl.int64) * n + column[None, :], acc.to(tl.bfloat16), mask=inside)
 

@@ -1,8 +1,8 @@
 """BF16 rows to FP8 (e4m3) in groups of 128 with an FP32 scale each: group maximum, scale, round.
 
-    x_ptr       *bf16       [groups, 128], contiguous
-    q_ptr       *fp8e4nv    [groups, 128]
-    scale_ptr   *fp32       [groups]
+x_ptr       *bf16       [groups, 128], contiguous
+q_ptr       *fp8e4nv    [groups, 128]
+scale_ptr   *fp32       [groups]
 """
 
 from __future__ import annotations

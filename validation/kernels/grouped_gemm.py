@@ -41,7 +41,7 @@ def grouped_gemm_kernel(
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for start in range(0, k, BLOCK_K):
             x = tl.load(a + start, mask=(row < last)[:, None], other=0.0)
-            y = tl.load(b + start.to(tl.int64) * n, mask=(column < n)[None, :], other=0.0)
+            y = tl.load(b + start * n, mask=(column < n)[None, :], other=0.0)
             acc = tl.dot(x, y, acc)
         inside = (row < last)[:, None] & (column < n)[None, :]
         tl.store(c_ptr + row[:, None].to(tl.int64) * n + column[None, :], acc.to(tl.bfloat16), mask=inside)

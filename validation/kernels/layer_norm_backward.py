@@ -30,7 +30,7 @@ def backward_kernel(
     sum_dw = tl.zeros((WIDTH,), tl.float32)
     sum_db = tl.zeros((WIDTH,), tl.float32)
     for row in range(pid, rows, tl.num_programs(0)):
-        place = row.to(tl.int64) * columns + column
+        place = row * columns + column
         x = tl.load(x_ptr + place, mask=inside, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + place, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(mean_ptr + row)

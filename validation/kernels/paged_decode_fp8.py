@@ -1,10 +1,10 @@
 """Grouped-query attention of one new token over a paged FP8 cache, a CTA for each request and KV head, without splits.
 
-    query_ptr, out_ptr      *bf16       [batch, kv_heads x group, DIM], contiguous
-    key_ptr, value_ptr      *fp8e4nv    [pages, kv_heads, PAGE, DIM]
-    table_ptr               *i32        [batch, most pages], page numbers of a request in order
-    length_ptr              *i32        [batch], cached tokens of a request: the bound of the loop
-    scale_log2e, value_scale    fp32    scale of the scores in base 2, the keys' own included; scale of the values
+query_ptr, out_ptr      *bf16       [batch, kv_heads x group, DIM], contiguous
+key_ptr, value_ptr      *fp8e4nv    [pages, kv_heads, PAGE, DIM]
+table_ptr               *i32        [batch, most pages], page numbers of a request in order
+length_ptr              *i32        [batch], cached tokens of a request: the bound of the loop
+scale_log2e, value_scale    fp32    scale of the scores in base 2, the keys' own included; scale of the values
 """
 
 from __future__ import annotations
@@ -98,12 +98,13 @@ def reference(tensors: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
     out = torch.empty(query.shape, dtype=torch.float64, device=query.device)
     for request in range(query.shape[0]):
         pages = tensors["table_ptr"][request].long()
-        # [kv_heads, tokens, DIM]: the pages of a request in order
-        key, value = (
-            tensors[n].view(torch.uint8)[pages].view(torch.float8_e4m3fn).double().transpose(0, 1).flatten(1, 2)[:, :length]
-            for n in ("key_ptr", "value_ptr")
-        )
+
+        def cached(name: str, pages: torch.Tensor = pages) -> torch.Tensor:
+            """`[kv_heads, tokens, DIM]`: the pages of the request in order. PyTorch cannot index FP8, so as bytes."""
+            taken = tensors[name].view(torch.uint8)[pages].view(torch.float8_e4m3fn).double()
+            return taken.transpose(0, 1).flatten(1, 2)[:, :length]
+
         each = query[request].double().reshape(kv_heads, group, dim)
-        weight = (each @ key.transpose(1, 2) * (tensors["scale_log2e"] * math.log(2))).softmax(2)
-        out[request] = (weight @ value * tensors["value_scale"]).flatten(0, 1)
+        score = each @ cached("key_ptr").transpose(1, 2) * (tensors["scale_log2e"] * math.log(2))
+        out[request] = (score.softmax(2) @ cached("value_ptr") * tensors["value_scale"]).flatten(0, 1)
     return {"out_ptr": out}

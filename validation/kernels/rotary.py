@@ -1,7 +1,7 @@
 """Rotary position embedding of BF16 heads: the two halves of a head are turned by an angle of their position.
 
-    x_ptr, y_ptr        *bf16   [tokens, heads, DIM], contiguous
-    cos_ptr, sin_ptr    *fp32   [tokens, DIM / 2]
+x_ptr, y_ptr        *bf16   [tokens, heads, DIM], contiguous
+cos_ptr, sin_ptr    *fp32   [tokens, DIM / 2]
 """
 
 from __future__ import annotations

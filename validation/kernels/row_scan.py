@@ -1,6 +1,6 @@
 """Running sums along the rows of an FP32 matrix: a row a CTA, tile by tile, the sum so far carried on.
 
-    x_ptr, y_ptr    *fp32   [rows, columns], contiguous
+x_ptr, y_ptr    *fp32   [rows, columns], contiguous
 """
 
 from __future__ import annotations

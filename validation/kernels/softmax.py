@@ -1,6 +1,6 @@
 """Softmax over the rows of a BF16 matrix by `ctas` CTAs, each of which takes every ctas-th row.
 
-    x_ptr, y_ptr    *bf16   [rows, columns], contiguous
+x_ptr, y_ptr    *bf16   [rows, columns], contiguous
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def softmax_kernel(x_ptr, y_ptr, rows, columns, WIDTH: tl.constexpr):
     column = tl.arange(0, WIDTH)
     inside = column < columns
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        place = row.to(tl.int64) * columns + column
+        place = row * columns + column
         x = tl.load(x_ptr + place, mask=inside, other=float("-inf")).to(tl.float32)
         weight = tl.exp(x - tl.max(x, 0))
         tl.store(y_ptr + place, (weight / tl.sum(weight, 0)).to(tl.bfloat16), mask=inside)

@@ -1,7 +1,7 @@
 """SwiGLU: y = silu(gate) * up, where gate and up are the halves of a row.
 
-    x_ptr   *bf16   [rows, 2 x columns], contiguous: gate, then up
-    y_ptr   *bf16   [rows, columns]
+x_ptr   *bf16   [rows, 2 x columns], contiguous: gate, then up
+y_ptr   *bf16   [rows, columns]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """y = x transposed, in BF16 tiles: reads along rows of x, writes along rows of y, the turn in shared memory.
 
-    x_ptr   *bf16   [rows, columns], contiguous
-    y_ptr   *bf16   [columns, rows]
+x_ptr   *bf16   [rows, columns], contiguous
+y_ptr   *bf16   [columns, rows]
 """
 
 from __future__ import annotations
