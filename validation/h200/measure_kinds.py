@@ -4,15 +4,15 @@
     python3 validation/h200/measure_kinds.py --out DIR --kernels gemm,rms_norm
     python3 validation/h200/measure_kinds.py --list                   # kernels and how many points each has
     python3 validation/h200/measure_kinds.py --self-test              # no GPU: specs, points, a compile each
-    python3 validation/h200/measure_kinds.py --split DIR/kinds.jsonl FOLDER    # files that `occupancy compare` reads
+    python3 validation/h200/measure_kinds.py --split DIR/kinds.jsonl FOLDER   # files that `occupancy compare` reads
 
 `kinds.yaml` beside this file lists the kernels of `validation/kernels` with their shapes. For every point the output is
 checked once against a reference in higher precision (fresh random inputs, what is written starts as NaN), then the
 launch is timed by replays of a CUDA graph: so many launches a graph that it takes about a millisecond, three replays
 thrown away, the median of the rest. Warm: every launch uses the same tensors. Cold: launches take turns over copies of
 them that together are three times the L2; where even 256 copies are below 1.5 times the L2 there is no cold time.
-Before a kernel's first point the GPU is kept busy so that its clock is up, and the first point is timed twice, of which
-the first row is thrown away. Compiles run beside it in processes of their own, in the order in which they are needed. A
+Before a kernel's first point the GPU is kept busy so that its clock is up, and the first point is timed twice: the
+first row is thrown away. Compiles run beside it in processes of their own, in the order in which they are needed. A
 launch that faults takes the CUDA context with it: the program then starts itself anew with the next kernel.
 
 Rows go to `DIR/kinds.jsonl` as they are measured; README-kinds.md beside this file says what they hold. A kernel whose
