@@ -16,8 +16,8 @@ first row is thrown away. Compiles run beside it in processes of their own, in t
 launch that faults takes the CUDA context with it: the program then starts itself anew with the next kernel.
 
 Rows go to `DIR/kinds.jsonl` as they are measured; README-kinds.md beside this file says what they hold. A kernel whose
-every point was measured ends with a line `done`; with `--resume FILE` those of an earlier file are left out. Needs torch
-and Triton, PyYAML, and nothing else beside this repository.
+every point was measured ends with a line `done`; with `--resume FILE` those of an earlier file are left out. Needs
+torch, Triton, PyYAML, and nothing else beside this repository.
 """
 
 from __future__ import annotations
