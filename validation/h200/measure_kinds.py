@@ -147,6 +147,8 @@ class Kind:
         knobs = self.spec.get("knobs", {})
         chosen = [dict(zip(knobs, v, strict=True)) for v in product(*(k["values"] for k in knobs.values()))]
         points = [self._point(role, {**shape, **knob}, config) for knob in chosen for config in self.configs()]
+        if "only" in self.about:
+            points = [p for p in points if evaluated(self.about["only"], p.values)]
         # Knobs may come to the same launch: `splits` cannot exceed the steps there are.
         seen = {json.dumps([launch.__dict__ for launch in p.launches]): p for p in reversed(points)}
         return [p for p in points if any(p is kept for kept in seen.values())]
