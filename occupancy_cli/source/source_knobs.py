@@ -35,8 +35,8 @@ from occupancy_cli.source.knob_types import (
     SourceKnobs,
     SplitExpression,
 )
+from occupancy_cli.source.module_names import Module
 from occupancy_cli.source.source_reader import FileReader, Found, environment_of
-from occupancy_cli.source.static_values import Module
 
 __all__ = [
     "Autotune",

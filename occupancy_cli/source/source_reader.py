@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
+from occupancy_cli.source.bounded_operations import NotStatic
 from occupancy_cli.source.knob_types import (
     Autotune,
     Definition,
@@ -24,18 +25,22 @@ from occupancy_cli.source.knob_types import (
     Place,
     SplitExpression,
 )
-from occupancy_cli.source.static_values import (
-    ConfigValue,
-    Evaluation,
-    Module,
-    NotStatic,
-    SourceText,
-    bound_names,
-    evaluate,
-    shown,
+from occupancy_cli.source.module_names import Module, last_name, shown
+from occupancy_cli.source.static_values import ConfigValue, Evaluation, SourceText, evaluate
+from occupancy_cli.source.syntax import (
+    MAX_TEXT,
+    defaults_of,
+    definitions_in,
+    dotted_name,
+    is_constexpr,
+    is_none,
+    is_triton,
+    is_trivial,
+    own_statements,
+    parameter_names,
+    text_of,
 )
 
-MAX_TEXT = 2_000
 MOST_DEFINITIONS = 12
 
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}$")
@@ -120,9 +125,9 @@ class FileReader(ast.NodeVisitor):
         self.classes: list[ast.ClassDef] = []
         self._assigned: dict[int, dict[str, list[Definition]]] = {}
         self._jit_names = {
-            name for name, dotted in module.imports.items() if dotted.endswith(".jit") and _is_triton(dotted)
+            name for name, dotted in module.imports.items() if dotted.endswith(".jit") and is_triton(dotted)
         }
-        self._uses_triton = any(_is_triton(d) for d in module.imports.values())
+        self._uses_triton = any(is_triton(d) for d in module.imports.values())
 
     def read(self) -> None:
         self.visit(self.module.tree)
@@ -147,7 +152,7 @@ class FileReader(ast.NodeVisitor):
             self.found.kernels.append(self._kernel(node, jit))
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Call):
-                    self.found.called_in_jit.add(_last(inner.func))
+                    self.found.called_in_jit.add(last_name(inner.func))
             for decorator in node.decorator_list:
                 self.visit(decorator)
             return
@@ -158,18 +163,18 @@ class FileReader(ast.NodeVisitor):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if _SPLIT_NAME.search(node.name) and not _NAMES_A_KERNEL.search(node.name):
-            for inner in _own_statements(node):
-                if isinstance(inner, ast.Return) and inner.value is not None and not _is_trivial(inner.value):
+            for inner in own_statements(node):
+                if isinstance(inner, ast.Return) and inner.value is not None and not is_trivial(inner.value):
                     self._split(node.name, inner.value, inner, function=node.name)
-        for argument, default in _defaults(node.args):
-            if default is not None and _SPLIT_NAME.search(argument) and not _is_none(default):
+        for argument, default in defaults_of(node.args):
+            if default is not None and _SPLIT_NAME.search(argument) and not is_none(default):
                 self._split(argument, default, default, function=node.name)
         self.functions.append(node)
         self.generic_visit(node)
         self.functions.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.found.class_bases[node.name] = tuple(_last(b) for b in node.bases)
+        self.found.class_bases[node.name] = tuple(last_name(b) for b in node.bases)
         for statement in node.body:
             if isinstance(statement, (ast.Assign, ast.AnnAssign)) and isinstance(statement.value, ast.Call):
                 targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -191,15 +196,15 @@ class FileReader(ast.NodeVisitor):
             if len(arguments) > 1 and _ENV_NAME.match(first):
                 name, arguments = first, arguments[1:]
         default = next((k.value for k in call.keywords if k.arg == "default"), arguments[0] if arguments else None)
-        self.found.fields.append((_last(call.func), name, self._default(default), self.place(target)))
+        self.found.fields.append((last_name(call.func), name, self._default(default), self.place(target)))
 
     def _jit_decorator(self, node: ast.FunctionDef) -> ast.expr | None:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if isinstance(called, ast.Attribute) and called.attr == "jit":
-                root = _dotted(called.value)
+                root = dotted_name(called.value)
                 dotted = self.module.imports.get(root.partition(".")[0], root)
-                if root in ("triton", "gluon") or _is_triton(dotted):
+                if root in ("triton", "gluon") or is_triton(dotted):
                     return decorator
             elif isinstance(called, ast.Name) and called.id in self._jit_names:
                 return decorator
@@ -209,24 +214,24 @@ class FileReader(ast.NodeVisitor):
         arguments: list[Parameter] = []
         constexprs: list[Parameter] = []
         annotations = {a.arg: a.annotation for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-        for name, default in _defaults(node.args):
-            parameter = Parameter(name, None if default is None else _text(default))
-            (constexprs if _is_constexpr(annotations[name]) else arguments).append(parameter)
+        for name, default in defaults_of(node.args):
+            parameter = Parameter(name, None if default is None else text_of(default))
+            (constexprs if is_constexpr(annotations[name]) else arguments).append(parameter)
         autotune, heuristics, heuristics_source = None, [], ""
         for decorator in node.decorator_list:
             if decorator is jit or not isinstance(decorator, ast.Call):
                 continue
             keywords = {k.arg: k.value for k in decorator.keywords if k.arg}
-            name = _last(decorator.func)
+            name = last_name(decorator.func)
             if name == "heuristics":
                 values = decorator.args[0] if decorator.args else keywords.get("values")
                 found = self._heuristics(values)
                 heuristics += found
                 if not found and values is not None:
-                    heuristics_source = _text(values)
+                    heuristics_source = text_of(values)
             elif name == "autotune" or "configs" in keywords:
                 autotune = self._autotune(decorator, keywords, node)
-        options = {k.arg: _text(k.value) for k in jit.keywords if k.arg} if isinstance(jit, ast.Call) else {}
+        options = {k.arg: text_of(k.value) for k in jit.keywords if k.arg} if isinstance(jit, ast.Call) else {}
         return KernelKnobs(
             name=node.name,
             place=self.place(node),
@@ -255,10 +260,10 @@ class FileReader(ast.NodeVisitor):
         first = decorator.args[0] if decorator.args else None
         source = keywords.get("configs", first)
         key_node = keywords.get("key", decorator.args[1] if len(decorator.args) > 1 else None)
-        more = {n: _text(v) for n, v in keywords.items() if n not in ("configs", "key")}
+        more = {n: text_of(v) for n, v in keywords.items() if n not in ("configs", "key")}
         key = self._strings(key_node)
         if source is None:
-            return Autotune(_last(decorator.func), "", key, why_unknown="no configs are given", more=more)
+            return Autotune(last_name(decorator.func), "", key, why_unknown="no configs are given", more=more)
         state = Evaluation()
         configs: tuple[Mapping[str, Any], ...] | None = None
         why = ""
@@ -270,8 +275,8 @@ class FileReader(ast.NodeVisitor):
         except NotStatic as failed:
             why = str(failed)
         return Autotune(
-            decorator=_last(decorator.func),
-            source=_text(source),
+            decorator=last_name(decorator.func),
+            source=text_of(source),
             key=key,
             configs=configs,
             why_unknown=why,
@@ -286,8 +291,8 @@ class FileReader(ast.NodeVisitor):
         try:
             value = evaluate(node, self.module)
         except NotStatic:
-            return (_text(node),)
-        return tuple(str(v) for v in value) if isinstance(value, (list, tuple)) else (_text(node),)
+            return (text_of(node),)
+        return tuple(str(v) for v in value) if isinstance(value, (list, tuple)) else (text_of(node),)
 
     def _definitions_of(self, node: ast.expr) -> dict[str, str]:
         """How the module defines the names in `node`, and the names in those definitions, as written."""
@@ -302,7 +307,7 @@ class FileReader(ast.NodeVisitor):
                     getattr(s, "value", None) if isinstance(s, (ast.Assign, ast.AnnAssign)) else s for s in statements
                 ]
                 if statements:
-                    found[inner.id] = "; ".join(_text(v) for v in values if v is not None)[:MAX_TEXT]
+                    found[inner.id] = "; ".join(text_of(v) for v in values if v is not None)[:MAX_TEXT]
                     todo += [v for v in values if v is not None]
                 elif inner.id in self.module.functions:
                     found[inner.id] = f"def {inner.id}, line {self.module.functions[inner.id][0].lineno}"
@@ -354,14 +359,14 @@ class FileReader(ast.NodeVisitor):
 
     def _resolved(self, node: ast.expr) -> str:
         """The dotted name of `node` with imports followed: `os.getenv` for `getenv` of `from os import getenv`."""
-        dotted = _dotted(node)
+        dotted = dotted_name(node)
         head, dot, rest = dotted.partition(".")
         known = self.module.imports.get(head)
         if known is not None:
             return known + dot + rest
         if head not in ("os", "") and len(binders := self.module.binders.get(head, [])) == 1:
             value = getattr(binders[0], "value", None)
-            if isinstance(value, ast.Attribute) and _dotted(value) == "os.environ":
+            if isinstance(value, ast.Attribute) and dotted_name(value) == "os.environ":
                 return "os.environ" + dot + rest
         return dotted
 
@@ -372,7 +377,7 @@ class FileReader(ast.NodeVisitor):
         used_as = used_as or used
         default = default or fallback
         function = self.functions[-1] if self.functions else None
-        if isinstance(name, ast.Name) and function is not None and name.id in _parameter_names(function.args):
+        if isinstance(name, ast.Name) and function is not None and name.id in parameter_names(function.args):
             self._helper(function, name.id, default, used_as)
             return
         if isinstance(name, ast.Attribute) and isinstance(name.value, ast.Name) and name.value.id == "self":
@@ -391,23 +396,23 @@ class FileReader(ast.NodeVisitor):
             value = evaluate(node, self.module)
         except NotStatic:
             value = None
-        return _text(node), value if isinstance(value, (int, float, str)) else None
+        return text_of(node), value if isinstance(value, (int, float, str)) else None
 
     def _env_name(self, node: ast.expr) -> tuple[str, bool]:
         try:
             value = evaluate(node, self.module)
         except NotStatic:
-            return _text(node), False
-        return (value, True) if isinstance(value, str) else (_text(node), False)
+            return text_of(node), False
+        return (value, True) if isinstance(value, str) else (text_of(node), False)
 
     def _helper(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, default: ast.expr | None, used_as: str
     ) -> None:
-        parameters = _parameter_names(function.args)
+        parameters = parameter_names(function.args)
         default_parameter = default.id if isinstance(default, ast.Name) and default.id in parameters else None
         if default_parameter is None and "default" in parameters:
             default_parameter = "default"
-        declared = dict(_defaults(function.args))
+        declared = dict(defaults_of(function.args))
         written = declared.get(default_parameter) if default_parameter else default
         self.found.helpers.append(
             _Helper(
@@ -423,7 +428,7 @@ class FileReader(ast.NodeVisitor):
 
     def _maybe_helper(self, node: ast.Call) -> None:
         """Remember calls such as `get_int_env("NAME", 3)`, for when the helpers of all files are known."""
-        name = _last(node.func)
+        name = last_name(node.func)
         values = [*node.args[:2], *(k.value for k in node.keywords)]
         constant = any(
             isinstance(v, ast.Constant) and isinstance(v.value, str) and _ENV_NAME.match(v.value) for v in values
@@ -431,7 +436,7 @@ class FileReader(ast.NodeVisitor):
         function = self.functions[-1] if self.functions else None
         if not constant and function is not None and "env" in name.lower():
             # A helper that calls another helper.
-            parameters = _parameter_names(function.args)
+            parameters = parameter_names(function.args)
             passed = next((v.id for v in values if isinstance(v, ast.Name) and v.id in parameters), None)
             if passed is not None:
                 self._helper(function, passed, None, self._used_as(node)[0] or _by_name(name))
@@ -453,7 +458,7 @@ class FileReader(ast.NodeVisitor):
         for parent in reversed(self.parents):
             below, child = child, parent
             if isinstance(parent, ast.Call):
-                name = _last(parent.func)
+                name = last_name(parent.func)
                 if name in ("int", "float", "bool", "str", "strtobool", "loads"):
                     return name, fallback
                 if not isinstance(parent.func, ast.Attribute) or name not in ("lower", "upper", "strip", "split"):
@@ -476,11 +481,11 @@ class FileReader(ast.NodeVisitor):
 
     def _later_use(self, name: str) -> str:
         """`int` when the innermost function makes an integer of `name`, and so on."""
-        for inner in _own_statements(self.functions[-1]):
-            if not isinstance(inner, ast.Call) or _last(inner.func) not in ("int", "float", "bool", "strtobool"):
+        for inner in own_statements(self.functions[-1]):
+            if not isinstance(inner, ast.Call) or last_name(inner.func) not in ("int", "float", "bool", "strtobool"):
                 continue
             if any(isinstance(a, ast.Name) and a.id == name for a in inner.args):
-                return _last(inner.func)
+                return last_name(inner.func)
         return ""
 
     # --- launches and splits ---
@@ -510,12 +515,12 @@ class FileReader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _split_assignment(self, name: str, value: ast.expr, node: ast.AST) -> None:
-        if _SPLIT_NAME.search(name) and not _is_trivial(value):
+        if _SPLIT_NAME.search(name) and not is_trivial(value):
             self._split(name, value, node)
 
     def _split(self, name: str, value: ast.expr, node: ast.AST, function: str | None = None) -> None:
         inside = function if function is not None else (self.functions[-1].name if self.functions else "")
-        self.found.splits.append(SplitExpression(name, _text(value), self.place(node), inside))
+        self.found.splits.append(SplitExpression(name, text_of(value), self.place(node), inside))
 
     def _launch(self, node: ast.Call) -> None:
         called = node.func
@@ -528,16 +533,16 @@ class FileReader(ast.NodeVisitor):
             return
         while isinstance(target, ast.Call) and target.args:  # wrap_triton(kernel)[grid](...)
             target = target.args[0]
-        name = _dotted(target)
+        name = dotted_name(target)
         if not name:
             return
         last = name.rpartition(".")[2]
-        options = {n: _text(v) for n, v in keywords.items() if n in LAUNCH_OPTIONS}
-        constexprs = {n: _text(v) for n, v in keywords.items() if n.upper() == n and n not in LAUNCH_OPTIONS}
-        spread = [_text(k.value) for k in node.keywords if k.arg is None]
+        options = {n: text_of(v) for n, v in keywords.items() if n in LAUNCH_OPTIONS}
+        constexprs = {n: text_of(v) for n, v in keywords.items() if n.upper() == n and n not in LAUNCH_OPTIONS}
+        spread = [text_of(k.value) for k in node.keywords if k.arg is None]
         if spread:
             options["**"] = ", ".join(spread)
-        looks_like_grid = isinstance(grid, (ast.Tuple, ast.Lambda)) or "grid" in _dotted(grid)
+        looks_like_grid = isinstance(grid, (ast.Tuple, ast.Lambda)) or "grid" in dotted_name(grid)
         certain = bool(set(options) - {"**"}) or (self._uses_triton and looks_like_grid and "kernel" in last.lower())
         imported = self.module.imports.get(name.partition(".")[0], "").rpartition(".")[2]
         kernels = {last, *([imported] if imported and "." not in name else [])} - {""}
@@ -562,7 +567,7 @@ class FileReader(ast.NodeVisitor):
                     kernels=tuple(sorted(kernels)),
                     place=self.place(node),
                     function=self.functions[-1].name if self.functions else "",
-                    grid=_text(grid),
+                    grid=text_of(grid),
                     options=options,
                     constexprs=constexprs,
                     definitions={n: tuple(d) for n in sorted(used) if (d := definitions.get(n) or self._constant(n))},
@@ -575,7 +580,7 @@ class FileReader(ast.NodeVisitor):
         """What the module assigns to a name."""
         statements = self.module.binders.get(name, ())
         return [
-            Definition(s.lineno, _text(s.value))
+            Definition(s.lineno, text_of(s.value))
             for s in statements
             if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value is not None
         ]
@@ -585,7 +590,7 @@ class FileReader(ast.NodeVisitor):
         merged: dict[str, list[Definition]] = {}
         for function in reversed(self.functions):
             if id(function) not in self._assigned:
-                self._assigned[id(function)] = _definitions(function)
+                self._assigned[id(function)] = definitions_in(function)
             for name, definitions in self._assigned[id(function)].items():
                 above = [d for d in definitions if d.line <= node.lineno]
                 if above and name not in merged:
@@ -593,94 +598,8 @@ class FileReader(ast.NodeVisitor):
         return merged
 
 
-# --- small readers of syntax -----------------------------------------------------------------------------------------
-
-
-def _is_triton(dotted: str) -> bool:
-    parts = dotted.lstrip(".").split(".")
-    return any(p in ("triton", "gluon") or p.endswith("triton_utils") for p in parts)
-
-
-def _is_constexpr(annotation: ast.expr | None) -> bool:
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return annotation.value.rpartition(".")[2].strip() == "constexpr"
-    return annotation is not None and _last(annotation) == "constexpr"
-
-
-def _dotted(node: ast.AST) -> str:
-    """`a.b.c` for such an expression, "" for any other."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    return ".".join([node.id, *reversed(parts)])
-
-
-def _last(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _text(node: ast.AST) -> str:
-    return shown(node, MAX_TEXT)
-
-
 def _config_value(value: Any) -> Any:
     return value.text if isinstance(value, SourceText) else value
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_trivial(node: ast.expr) -> bool:
-    """None, a bare name or attribute, a string: says nothing of how a number of splits comes about."""
-    if isinstance(node, ast.Constant):
-        return not isinstance(node.value, (int, float)) or isinstance(node.value, bool)
-    return isinstance(node, (ast.Name, ast.Attribute))
-
-
-def _parameter_names(arguments: ast.arguments) -> list[str]:
-    return [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-
-
-def _defaults(arguments: ast.arguments) -> list[tuple[str, ast.expr | None]]:
-    """(name, default) of every parameter, in order."""
-    positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
-    missing = len(positional) - len(arguments.defaults)
-    defaults: list[ast.expr | None] = [None] * missing + list(arguments.defaults)
-    rows = list(zip(positional, defaults, strict=True))
-    return rows + list(zip([a.arg for a in arguments.kwonlyargs], arguments.kw_defaults, strict=True))
-
-
-def _own_statements(function: ast.AST) -> Iterator[ast.AST]:
-    """Every node of a function but those inside functions and classes defined in it."""
-    todo = list(ast.iter_child_nodes(function))
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            todo += ast.iter_child_nodes(node)
-
-
-def _definitions(function: ast.AST) -> dict[str, list[Definition]]:
-    found: dict[str, list[Definition]] = {}
-    for node in _own_statements(function):
-        if isinstance(node, ast.FunctionDef):
-            body = node.body[-1]
-            shape = f"def {node.name}({ast.unparse(node.args)}): {_text(body)}"
-            found.setdefault(node.name, []).append(Definition(node.lineno, shape[:MAX_TEXT]))
-        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
-            simple = isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-            text = _text(node.value) if simple else _text(node)
-            for name in bound_names(node):
-                found.setdefault(name, []).append(Definition(node.lineno, text))
-    for definitions in found.values():
-        definitions.sort(key=lambda d: d.line)
-    return found
 
 
 def _by_name(function: str) -> str:
@@ -726,7 +645,7 @@ def _helper_reads(found: Found) -> Iterator[tuple[str, EnvironmentRead]]:
     for known in found.helpers:
         by_name.setdefault(known.name, []).append(known)
     for call in found.helper_calls:
-        name = _last(call.node.func)
+        name = last_name(call.node.func)
         helpers = by_name.get(name, [])
         elsewhere = helpers[0] if helpers and call.imported else None
         helper: _Helper | None = next((h for h in helpers if h.file == call.file), elsewhere)
