@@ -15,6 +15,7 @@ from typing import Any
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
+from occupancy_cli.spec.settings import split_outside_brackets
 from occupancy_cli.spec.yaml_reader import Document, find_file
 
 SHIPPED_KERNEL = "sparse_mla_decode"
@@ -177,13 +178,7 @@ def parse_argument(text: str) -> tuple[str, Argument]:
 
 def split_axes(text: str) -> list[str]:
     """The axes of `--grid`: split at the commas that stand outside parentheses."""
-    axes, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            axes.append("")
-        else:
-            axes[-1] += character
+    axes = split_outside_brackets(text)
     if len(axes) > 3 or not all(a.strip() for a in axes):
         raise InputError(f"{text!r} is no grid", where="--grid", hint="One to three axes: 'ceil_div(n, 128),batch'.")
     return [a.strip() for a in axes]

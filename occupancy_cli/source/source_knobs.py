@@ -103,6 +103,14 @@ def _find_module(dotted: str, search: Iterable[str]) -> Path | None:
     return None
 
 
+def module_file(dotted: str) -> Path | None:
+    """The file of a module by its dotted name along `sys.path`, without importing anything."""
+    found = _find_module(dotted, sys.path) if dotted else None
+    if found is not None and found.is_dir():
+        found = found / "__init__.py"
+    return found if found is not None and found.is_file() else None
+
+
 def _elsewhere(path: Path) -> str:
     """Where a file of that name does lie, or which name is near."""
     folder = path.parent

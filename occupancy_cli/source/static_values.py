@@ -42,6 +42,25 @@ class SourceText:
     text: str
 
 
+@dataclass(frozen=True)
+class ConstexprText:
+    """A value of a constexpr that is no number, truth value or text: its text, with all inside it worked out."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _constexpr_text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(_constexpr_text(v) for v in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, (_Path, ConstexprText)):
+        return str(value) if isinstance(value, ConstexprText) else value.dotted.rpartition(".")[2]
+    return repr(scalar(value))
+
+
 @dataclass
 class ConfigValue:
     """A `triton.Config`: its constexprs, then its launch options."""
@@ -84,18 +103,32 @@ class Evaluation:
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-def evaluate(node: ast.expr, module: Module, *, before: int | None = None, into: Evaluation | None = None) -> Any:
+def evaluate(
+    node: ast.expr,
+    module: Module,
+    *,
+    before: int | None = None,
+    into: Evaluation | None = None,
+    local: Mapping[str, Any] | None = None,
+) -> Any:
     """The value of `node` in `module`, counting only what stands above line `before`; `NotStatic` with the reason.
+
+    `local` has the values of names that hide those of the module.
 
     Configs are `ConfigValue`s; a value inside one that is not computable is a `SourceText`.
     """
     interpreter = _Interpreter(module, into or Evaluation(), before)
     try:
-        return interpreter.value(node, {})
+        return interpreter.value(node, local or {})
     except (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, AttributeError, OverflowError) as bad:
         raise NotStatic(f"{shown(node)}: {type(bad).__name__}: {bad}") from None
     except RecursionError:
         raise NotStatic(f"{shown(node)}: nested too deep") from None
+
+
+def dotted_value(value: Any) -> str:
+    """The dotted name that a value stands for where it is something imported: `triton.language.float16`; else empty."""
+    return value.dotted if isinstance(value, _Path) else ""
 
 
 class _Return(Exception):
@@ -372,6 +405,10 @@ class _Interpreter:
                 known = PURE[f"triton.{called.dotted.rpartition('.')[2]}"]
             if called.dotted.endswith(("itertools.product", "itertools.chain")):
                 known = PURE[called.dotted]
+            if known is None and called.dotted.endswith("Layout"):
+                known = self._layout(node)
+            if known is None and called.dotted.rpartition(".")[2] == "constexpr" and len(node.args) == 1:
+                return self.value(node.args[0], local)
             if known is None:
                 raise NotStatic(f"{shown(node)} is not computed")
             called = _Builtin(called.dotted, known)
@@ -405,6 +442,17 @@ class _Interpreter:
         if isinstance(grown, (list, dict)) and len(grown) > MAX_ITEMS:
             raise NotStatic(f"more than {MAX_ITEMS:,} items")
         return result
+
+    @staticmethod
+    def _layout(node: ast.Call) -> Callable[..., ConstexprText]:
+        """A Gluon layout, which is a value of a constexpr: its text with every argument worked out."""
+        name = last_name(node.func)
+
+        def written(*args: Any, **kwargs: Any) -> ConstexprText:
+            parts = [_constexpr_text(a) for a in args] + [f"{k}={_constexpr_text(v)}" for k, v in kwargs.items()]
+            return ConstexprText(f"gl.{name}({', '.join(parts)})")
+
+        return written
 
     def apply(self, function: _Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of the source."""

@@ -1,0 +1,120 @@
+"""The configs that a kernel's own file gives, where neither the spec nor Triton's autotuner does.
+
+In this order: the configs of the spec; those of `triton.autotune`; those that other decorators carry; the options at
+the launches in the file; Triton's defaults, which are then named as such. What the file says and reading does not give
+stands in `not_read`: an answer names it, and a gate that would be judged without it ends undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from occupancy_cli.compile.compile_service import KernelDescription
+from occupancy_cli.compile.request import KernelSource
+from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
+from occupancy_cli.source.source_knobs import module_file
+from occupancy_cli.source.source_launches import NotRead, SourceLaunch, SourceOptions, source_options
+from occupancy_cli.spec.kernel_spec import KernelSpecFile
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class SourceConfigs:
+    """`configs` from the file (None: it gives none), what an answer says of their origin, and what was not read."""
+
+    configs: tuple[Mapping[str, Any], ...] | None = None
+    notes: tuple[str, ...] = ()
+    not_read: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """The names that every config gives."""
+        return set.intersection(*(set(c) for c in self.configs)) if self.configs else set()
+
+
+def source_configs(
+    spec: KernelSpecFile, source: KernelSource, description: KernelDescription, set_names: Collection[str]
+) -> SourceConfigs:
+    """What the file of `source` adds to a spec that lists no configs; `set_names` are those that --set gives."""
+    listed = "configs" in spec.model_fields_set
+    if listed and spec.configs != "autotune":
+        return SourceConfigs()
+    path = _file_of(source)
+    said = source_options(path, source.kernel) if path is not None else SourceOptions()
+    fixed = {*spec.constexprs, *spec.knobs, *spec.shapes, *spec.derived}
+    settled = {*fixed, *set_names}
+    carried = [n for n in said.not_read if not (n.name and n.name in settled)]
+    if description.autotune is not None:
+        return _tuned(spec, description, said, carried)
+    known = {*description.constexprs, *LAUNCH_OPTIONS}
+    launches = said.decorated or said.launches
+    missed = [] if said.decorated else list(dict.fromkeys(n for launch in launches for n in launch.not_read))
+    missed = [n for n in missed if not (n.name and n.name in settled) and (not n.name or n.name in known)]
+    given = [{n: v for n, v in launch.values.items() if n in known - fixed} for launch in launches]
+    configs: list[dict[str, Any]] = []
+    for config in given:
+        if config not in configs:
+            configs.append(config)
+    notes = _origins(launches, settled) if any(configs) else []
+    defaults = [n for n in ("num_warps", "num_stages") if n not in settled and not any(n in c for c in given)]
+    if defaults:
+        why = "launches in the file give none" if launches else "nothing in the file gives options"
+        notes.append(f"defaults: {', '.join(f'{n} {DEFAULTS[n]}' for n in defaults)} ({why})")
+    not_read = [*carried, *missed]
+    if said.bare and len(defaults) == 2:
+        not_read += said.bare
+    else:
+        notes += [str(n) for n in said.bare]
+    return SourceConfigs(tuple(configs) if any(configs) else None, tuple(notes), tuple(map(str, not_read)))
+
+
+def _tuned(
+    spec: KernelSpecFile, description: KernelDescription, said: SourceOptions, carried: list[NotRead]
+) -> SourceConfigs:
+    """Beside an autotuner only what is lost matters: of a list that a stand-in gave, Triton's one default is left."""
+    assert description.autotune is not None
+    notes = [str(n) for n in (*carried, *said.bare)]
+    lost = said.configs_not_read
+    bare_default = all(c == dict(DEFAULTS) for c in description.autotune["configs"])
+    if lost is not None and bare_default:
+        return SourceConfigs(None, tuple(notes), (str(lost),))
+    if spec.configs != "autotune":
+        count = len(description.autotune["configs"])
+        what = f"the {count} configs" if count > 1 else "the config"
+        notes.append(f"the spec lists no configs; `configs: autotune` takes {what} of the kernel's autotuner")
+    return SourceConfigs(None, tuple(notes), ())
+
+
+def _origins(launches: tuple[SourceLaunch, ...], settled: Collection[str]) -> list[str]:
+    """Where the configs are from, a line for each place."""
+    places: dict[tuple[str, int, str], list[SourceLaunch]] = {}
+    for launch in launches:
+        places.setdefault((launch.file, launch.line, launch.how), []).append(launch)
+    lines = []
+    for (file, line, how), found in places.items():
+        if not any(launch.values for launch in found):
+            continue
+        texts = list(dict.fromkeys(_shown(launch.values, settled) for launch in found))
+        if how.startswith("launched"):
+            text = f"{how} in {file}:{line} with {' or '.join(texts[:_SHOWN])}"
+            text += f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+            text += ", whichever its code picks: each is looked at" if len(texts) > 1 else ""
+        elif len(texts) == 1:
+            text = f"{how} in {file}:{line} gives {texts[0]}"
+        else:
+            text = f"{how} in {file}:{line} gives {len(texts)} configs"
+        lines.append(text)
+    return lines
+
+
+def _shown(values: Mapping[str, Any], settled: Collection[str]) -> str:
+    kept = {n: v for n, v in values.items() if n not in settled}
+    return ", ".join(f"{n} {v}" for n, v in kept.items()) or "no options of its own"
+
+
+def _file_of(source: KernelSource) -> Path | None:
+    return Path(source.file) if source.file is not None else module_file(source.module or "")
