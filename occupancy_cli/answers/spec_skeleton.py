@@ -57,14 +57,14 @@ def write_skeleton(path: Path, kernel: str | None, reference: Callable[[str], st
     if path.is_dir():
         raise InputError("is a package: name the module in it", where=str(path))
     found = read_knobs(path, kernel=kernel)
-    names = [k.name for k in found.kernels if k.role == "kernel"]
+    names = [k.qualname for k in found.kernels if k.role == "kernel"]
     if kernel is None:
         if len(names) != 1:
             listed = f"Kernels there: {', '.join(names[:20])}" if names else "It has no @triton.jit function."
             raise InputError(f"{len(names)} kernels in {path.name}; name one: {path.name}:NAME", hint=listed)
         found = read_knobs(path, kernel=names[0])
     chosen = found.kernels[-1]
-    return _Writer(found, chosen, _Body.of(path, chosen), reference(chosen.name)).write()
+    return _Writer(found, chosen, _Body.of(path, chosen), reference(chosen.qualname)).write()
 
 
 class _Body:
@@ -96,7 +96,7 @@ class _Body:
         functions = [
             n
             for n in ast.walk(tree)
-            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name == kernel.name
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name == (kernel.function or kernel.name)
         ]
         return _Body(min(functions, key=lambda f: abs(f.lineno - kernel.place.line)), tree)
 

@@ -96,6 +96,10 @@ class KernelKnobs:
     heuristics: tuple[str, ...] = ()
     heuristics_source: str = ""
     jit_options: Mapping[str, str] = field(default_factory=dict)
+    qualname: str = ""
+    """The name to call it by in its module, with the classes around it: `Ops.copy`."""
+    function: str = ""
+    """The function that it is made of, where that has another name: `scale = triton.jit(_body)`."""
 
 
 @dataclass(frozen=True)

@@ -179,13 +179,13 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _only(found: SourceKnobs, kernel: str) -> SourceKnobs:
-    kernels = tuple(k for k in found.kernels if k.name == kernel)
+    kernels = tuple(k for k in found.kernels if kernel in (k.name, k.qualname))
     if not kernels:
-        names = [k.name for k in found.kernels]
+        names = [k.qualname for k in found.kernels]
         close = nearest(kernel, names)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"Kernels there: {', '.join(names[:20]) or 'none'}"
         raise InputError(f"no JIT function {kernel!r}", where=found.root, hint=hint)
-    launches = tuple(launch for launch in found.launches if kernel in launch.kernels)
+    launches = tuple(launch for launch in found.launches if kernels[-1].name in launch.kernels)
     files = {k.place.file for k in kernels} | {launch.place.file for launch in launches}
     environment = (
         replace(v, reads=reads)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +127,7 @@ class FileReader(ast.NodeVisitor):
         self._jit_names = {
             name for name, dotted in module.imports.items() if dotted.endswith(".jit") and is_triton(dotted)
         }
+        self._made_by_call = self._calls_that_make_kernels()
         self._uses_triton = any(is_triton(d) for d in module.imports.values())
 
     def read(self) -> None:
@@ -148,8 +149,12 @@ class FileReader(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         jit = self._jit_decorator(node)
-        if jit is not None:
-            self.found.kernels.append(self._kernel(node, jit))
+        made = self._made_by_call.get(node.name, []) if jit is None and not self.functions and not self.classes else []
+        for name, called, decorators in made:
+            self.found.kernels.append(self._kernel(node, called, name, decorators))
+        if jit is not None or made:
+            if jit is not None:
+                self.found.kernels.append(self._kernel(node, jit))
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Call):
                     self.found.called_in_jit.add(last_name(inner.func))
@@ -199,18 +204,34 @@ class FileReader(ast.NodeVisitor):
         self.found.fields.append((last_name(call.func), name, self._default(default), self.place(target)))
 
     def _jit_decorator(self, node: ast.FunctionDef) -> ast.expr | None:
-        for decorator in node.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if isinstance(called, ast.Attribute) and called.attr == "jit":
-                root = dotted_name(called.value)
-                dotted = self.module.imports.get(root.partition(".")[0], root)
-                if root in ("triton", "gluon") or is_triton(dotted):
-                    return decorator
-            elif isinstance(called, ast.Name) and called.id in self._jit_names:
-                return decorator
-        return None
+        return next((decorator for decorator in node.decorator_list if self._is_jit(decorator)), None)
 
-    def _kernel(self, node: ast.FunctionDef, jit: ast.expr) -> KernelKnobs:
+    def _is_jit(self, decorator: ast.expr) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(called, ast.Attribute) and called.attr == "jit":
+            root = dotted_name(called.value)
+            dotted = self.module.imports.get(root.partition(".")[0], root)
+            return root in ("triton", "gluon") or is_triton(dotted)
+        return isinstance(called, ast.Name) and called.id in self._jit_names
+
+    def _calls_that_make_kernels(self) -> dict[str, list[tuple[str, ast.expr, list[ast.expr]]]]:
+        """By function: the kernels that `name = triton.autotune(...)(triton.jit(function))` makes of it, with the call
+        of jit and what is put around it."""
+        made: dict[str, list[tuple[str, ast.expr, list[ast.expr]]]] = {}
+        for name, statements in self.module.binders.items():
+            for statement in statements:
+                value, around = getattr(statement, "value", None), list[ast.expr]()
+                while isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+                    if self._is_jit(value.func) and isinstance(value.args[0], ast.Name):
+                        made.setdefault(value.args[0].id, []).append((name, value.func, around))
+                        break
+                    around.append(value.func)
+                    value = value.args[0]
+        return made
+
+    def _kernel(
+        self, node: ast.FunctionDef, jit: ast.expr, made_as: str = "", decorators: Sequence[ast.expr] | None = None
+    ) -> KernelKnobs:
         arguments: list[Parameter] = []
         constexprs: list[Parameter] = []
         annotations = {a.arg: a.annotation for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
@@ -218,22 +239,23 @@ class FileReader(ast.NodeVisitor):
             parameter = Parameter(name, None if default is None else text_of(default))
             (constexprs if is_constexpr(annotations[name]) else arguments).append(parameter)
         autotune, heuristics, heuristics_source = None, [], ""
-        for decorator in node.decorator_list:
+        for decorator in node.decorator_list if decorators is None else decorators:
             if decorator is jit or not isinstance(decorator, ast.Call):
                 continue
             keywords = {k.arg: k.value for k in decorator.keywords if k.arg}
-            name = last_name(decorator.func)
-            if name == "heuristics":
+            kind = last_name(decorator.func)
+            if kind == "heuristics":
                 values = decorator.args[0] if decorator.args else keywords.get("values")
                 found = self._heuristics(values)
                 heuristics += found
                 if not found and values is not None:
                     heuristics_source = text_of(values)
-            elif name == "autotune" or "configs" in keywords:
+            elif kind == "autotune" or "configs" in keywords:
                 autotune = self._autotune(decorator, keywords, node)
         options = {k.arg: text_of(k.value) for k in jit.keywords if k.arg} if isinstance(jit, ast.Call) else {}
+        named = made_as or node.name
         return KernelKnobs(
-            name=node.name,
+            name=named,
             place=self.place(node),
             role="kernel",
             arguments=tuple(arguments),
@@ -242,6 +264,8 @@ class FileReader(ast.NodeVisitor):
             heuristics=tuple(heuristics),
             heuristics_source=heuristics_source,
             jit_options=options,
+            qualname=".".join([*(c.name for c in self.classes), named]),
+            function=node.name if made_as else "",
         )
 
     def _heuristics(self, values: ast.expr | None) -> list[str]:
