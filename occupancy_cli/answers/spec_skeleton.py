@@ -16,6 +16,7 @@ from typing import Any
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
+from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.source_knobs import (
     EnvironmentVariable,
     KernelKnobs,
@@ -92,7 +93,7 @@ class _Body:
     @staticmethod
     def of(path: Path, kernel: KernelKnobs) -> _Body:
         """The body of `kernel`, found by its name (and line, where a file has several of that name)."""
-        tree = ast.parse(path.read_text(encoding="utf-8-sig", errors="replace"))
+        tree = parse(path, path.read_bytes())
         functions = [
             n
             for n in ast.walk(tree)

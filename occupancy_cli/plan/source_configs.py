@@ -7,14 +7,20 @@ stands in `not_read`: an answer names it, and a gate that would be judged withou
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.compile.compile_service import KernelDescription
-from occupancy_cli.compile.request import KernelSource
+from occupancy_cli.compile.result_cache import default_cache_dir
+from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
+from occupancy_cli.plan.kernel_input import KernelRef
+from occupancy_cli.source.kernel_text import module_text
 from occupancy_cli.source.source_knobs import module_file
 from occupancy_cli.source.source_launches import NotRead, SourceLaunch, SourceOptions, source_options
 from occupancy_cli.spec.kernel_spec import KernelSpecFile
@@ -37,14 +43,14 @@ class SourceConfigs:
 
 
 def source_configs(
-    spec: KernelSpecFile, source: KernelSource, description: KernelDescription, set_names: Collection[str]
+    spec: KernelSpecFile, ref: KernelRef, description: KernelDescription, set_names: Collection[str]
 ) -> SourceConfigs:
-    """What the file of `source` adds to a spec that lists no configs; `set_names` are those that --set gives."""
+    """What the file of `ref` adds to a spec that lists no configs; `set_names` are those that --set gives."""
     listed = "configs" in spec.model_fields_set
     if listed and spec.configs != "autotune":
         return SourceConfigs()
-    path = _file_of(source)
-    said = source_options(path, source.kernel) if path is not None else SourceOptions()
+    path = ref.file or module_file(ref.module or "")
+    said = source_options(path, ref.kernel) if path is not None else SourceOptions()
     fixed = {*spec.constexprs, *spec.knobs, *spec.shapes, *spec.derived}
     settled = {*fixed, *set_names}
     carried = [n for n in said.not_read if not (n.name and n.name in settled)]
@@ -116,5 +122,29 @@ def _shown(values: Mapping[str, Any], settled: Collection[str]) -> str:
     return ", ".join(f"{n} {v}" for n, v in kept.items()) or "no options of its own"
 
 
-def _file_of(source: KernelSource) -> Path | None:
-    return Path(source.file) if source.file is not None else module_file(source.module or "")
+def file_to_load(path: Path, kernel: str) -> Path:
+    """The file that defines `kernel` when it is loaded: `path`, or the module of a notebook or of a text inside it.
+
+    That is written once, beside the results, under a name of its content: what is kept of it stays right.
+    """
+    try:
+        text = module_text(path, kernel)
+    except (OSError, ValueError) as bad:
+        raise InputError(str(bad), where=str(path)) from None
+    if text is None:
+        return path
+    digest = hashlib.sha256(f"{path}\n{text}".encode()).hexdigest()[:16]
+    stem = re.sub(r"\W", "_", path.stem)
+    made = default_cache_dir() / "sources" / digest / f"{stem}.py"
+    try:
+        if not made.is_file() or made.read_text(encoding="utf-8") != text:
+            made.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = made.with_suffix(f".{os.getpid()}")
+            part.write_text(text, encoding="utf-8")
+            part.replace(made)
+    except OSError as bad:
+        problem = f"its module cannot be written to {made.parent}: {bad.strerror or bad}"
+        raise InputError(
+            problem, where=str(path), hint="Set OCCUPANCY_CACHE_DIR to a folder that can be written."
+        ) from None
+    return made

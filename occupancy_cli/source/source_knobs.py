@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import (
     Autotune,
     Definition,
@@ -247,7 +248,7 @@ class _Reader:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(data)
+                tree = parse(path, data)
         except SyntaxError as bad:
             self._skip(path, f"line {bad.lineno}: {bad.msg}" if bad.lineno else str(bad.msg))
             return None

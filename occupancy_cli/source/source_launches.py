@@ -15,12 +15,13 @@ import functools
 import importlib.util
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS, OPTIONS
 from occupancy_cli.source.bounded_operations import NotStatic
+from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.launch_values import CallSite, LaunchValues, product_of
 from occupancy_cli.source.module_names import Module, last_name, shown
 from occupancy_cli.source.static_values import ConfigValue, ConstexprText, SourceText, dotted_value, evaluate
@@ -53,6 +54,8 @@ class SourceLaunch:
     line: int
     how: str
     not_read: tuple[NotRead, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """The integers among the arguments that stand there as such."""
     one_of: int = 1
     """How many configs this place gives, where only the run knows which it takes."""
 
@@ -130,7 +133,7 @@ def _module(path: Path) -> Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(path.read_bytes())
+            tree = parse(path, path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     known: dict[Path, Module | None] = {}
@@ -442,11 +445,14 @@ class _KernelReader:
     ) -> Iterator[SourceLaunch]:
         """The configs of one launch: one, or one for each way its code may go."""
         given: dict[str, tuple[ast.expr, CallSite]] = {}
+        numbers: dict[str, int] = {}
         for name, argument in zip(self.parameters, args, strict=False):
             if isinstance(argument, ast.Starred):
                 break
             if name in self.constexprs:
                 given[name] = (argument, site)
+            elif isinstance(argument, ast.Constant) and type(argument.value) is int:
+                numbers[name] = argument.value
         missed: list[NotRead] = []
         for keyword, at in [*((k, site) for k in keywords), *((k, handed[1] or site) for k in handed[0])]:
             if keyword.arg is not None:
@@ -478,7 +484,7 @@ class _KernelReader:
                 missed.append(NotRead(name, self.path.name, site.node.lineno, text))
             rows = product_of(possible) or [{}]
         for row in rows:
-            yield SourceLaunch(row, self.path.name, site.node.lineno, how, tuple(missed), len(rows))
+            yield SourceLaunch(row, self.path.name, site.node.lineno, how, tuple(missed), numbers, len(rows))
 
     def _spread(self, node: ast.expr, at: CallSite) -> dict[str, ast.expr] | None:
         """The entries of `**node`, where they are written out or computed."""
