@@ -22,6 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.source.environment_reads import environment_of
 from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import (
     Autotune,
@@ -37,7 +38,7 @@ from occupancy_cli.source.knob_types import (
     SplitExpression,
 )
 from occupancy_cli.source.module_names import Module
-from occupancy_cli.source.source_reader import FileReader, Found, environment_of
+from occupancy_cli.source.source_reader import FileReader, Found
 
 __all__ = [
     "Autotune",
