@@ -17,13 +17,14 @@ from typing import Any
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.source.kernel_text import parse
+from occupancy_cli.source.knob_types import SourceOptions
 from occupancy_cli.source.source_knobs import (
     EnvironmentVariable,
     KernelKnobs,
     SourceKnobs,
     read_knobs,
 )
-from occupancy_cli.source.source_launches import SourceOptions, source_options
+from occupancy_cli.source.source_launches import source_options
 from occupancy_cli.spec.expressions import ExpressionError, parse_expression
 from occupancy_cli.spec.kernel_spec import PLACEHOLDER, SCHEMA, canonical_type
 from occupancy_cli.spec.settings import parse_value

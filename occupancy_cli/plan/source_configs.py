@@ -21,8 +21,9 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelRef
 from occupancy_cli.source.kernel_text import module_text
+from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
 from occupancy_cli.source.source_knobs import module_file
-from occupancy_cli.source.source_launches import NotRead, SourceLaunch, SourceOptions, source_options
+from occupancy_cli.source.source_launches import source_options
 from occupancy_cli.spec.kernel_spec import KernelSpecFile
 
 _SHOWN = 3

@@ -12,75 +12,22 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.model.launch_options import LAUNCH_OPTIONS, OPTIONS
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.source.bounded_operations import NotStatic
+from occupancy_cli.source.decorator_options import DecoratorReader, dict_entries, option_value
 from occupancy_cli.source.kernel_text import parse
+from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
 from occupancy_cli.source.launch_values import CallSite, LaunchValues, product_of
 from occupancy_cli.source.module_names import Module, last_name, shown
-from occupancy_cli.source.static_values import ConfigValue, ConstexprText, SourceText, dotted_value, evaluate
-from occupancy_cli.source.syntax import dotted_name, is_constexpr, is_triton, own_statements
+from occupancy_cli.source.syntax import dotted_name, is_constexpr, own_statements
 
-_DTYPES = ("bfloat16", "float16", "float32", "float64", "float8", "int8", "int16", "int32", "int64", "uint", "int1")
 _WRAPPERS = frozenset({"jit", "autotune", "heuristics"})
 _MOST_FILES = 6
-
-
-@dataclass(frozen=True)
-class NotRead:
-    """What the file says of a launch and reading does not give: `name` (empty: whatever it carries), where, and why."""
-
-    name: str
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}"
-
-
-@dataclass(frozen=True)
-class SourceLaunch:
-    """One config that the file gives: launch options and constexprs by name, where, and how it was read."""
-
-    values: Mapping[str, Any]
-    file: str
-    line: int
-    how: str
-    not_read: tuple[NotRead, ...] = ()
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    """The integers among the arguments that stand there as such."""
-    one_of: int = 1
-    """How many configs this place gives, where only the run knows which it takes."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Its launch options."""
-        return {n: v for n, v in self.values.items() if n in LAUNCH_OPTIONS}
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """What a file says of one kernel's launches.
-
-    `decorated` are configs that decorators carry, `launches` those of launch sites. `not_read` is what decorators hold
-    beyond that. `bare` names decorators of absent packages that are given nothing. `configs_not_read` says why the list
-    of a `triton.autotune` is not known from the source alone. `signature` has the types of arguments where generated
-    code states them.
-    """
-
-    decorated: tuple[SourceLaunch, ...] = ()
-    launches: tuple[SourceLaunch, ...] = ()
-    not_read: tuple[NotRead, ...] = ()
-    bare: tuple[NotRead, ...] = ()
-    configs_not_read: NotRead | None = None
-    signature: Mapping[str, str] | None = None
 
 
 def source_options(path: Path, kernel: str) -> SourceOptions:
@@ -165,27 +112,30 @@ class _KernelReader:
         self.constexprs = {a.arg for a in (*every, *keyword_only) if is_constexpr(a.annotation)}
 
     def read(self) -> SourceOptions:
+        decorators = DecoratorReader(self.path, self.module, self.parameters)
         decorated: list[SourceLaunch] = []
-        lost: list[NotRead] = []
+        missing: list[NotRead] = []
         bare: list[NotRead] = []
         unknown: NotRead | None = None
         signature: dict[str, str] = {}
         for decorator in self._decorators():
-            kind = self._kind(decorator)
+            kind = decorators.kind(decorator)
             if kind == "autotune":
-                unknown = self._autotune_not_read(decorator) or unknown
+                unknown = decorators.autotune_not_read(decorator) or unknown
             elif kind == "foreign":
-                configs, missed, types = self._carried(decorator)
+                configs, missed, types = decorators.carried(decorator)
                 decorated += configs
                 signature |= types
                 if configs:
-                    lost += missed
+                    missing += missed
+                elif not decorators.is_opaque(decorator):
+                    continue  # it ran when the file was loaded
                 elif isinstance(decorator, ast.Call) and (decorator.args or decorator.keywords):
-                    lost += missed or [self._lost(decorator, "what it sets is not known")]
-                elif self._absent(decorator):
-                    bare.append(self._lost(decorator, "its package is not installed, what it does is not known"))
+                    missing += missed or [decorators.lost(decorator, "what it sets is not known")]
+                else:
+                    bare.append(decorators.lost(decorator, "its package is not installed, what it does is not known"))
         launches = list(self._launches())
-        return SourceOptions(tuple(decorated), tuple(launches), tuple(lost), tuple(bare), unknown, signature or None)
+        return SourceOptions(tuple(decorated), tuple(launches), tuple(missing), tuple(bare), unknown, signature or None)
 
     # --- finding the kernel ---
 
@@ -246,121 +196,6 @@ class _KernelReader:
             wraps = last_name(called) in _WRAPPERS or "wrap" in last_name(called) or isinstance(value.func, ast.Call)
             return wraps and self._means(value.args[0], names)
         return last_name(value) in names and isinstance(value, (ast.Name, ast.Attribute))
-
-    # --- decorators ---
-
-    def _kind(self, decorator: ast.expr) -> str:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        name = last_name(called)
-        dotted = self._resolved(called)
-        if name in ("staticmethod", "classmethod", "jit", "heuristics") and (
-            is_triton(dotted) or name in ("staticmethod", "classmethod")
-        ):
-            return "jit"
-        if name == "autotune" and is_triton(dotted):
-            return "autotune"
-        return "foreign" if name not in ("jit",) else "jit"
-
-    def _resolved(self, node: ast.expr) -> str:
-        dotted = dotted_name(node)
-        head, dot, rest = dotted.partition(".")
-        return self.module.imports.get(head, head) + dot + rest
-
-    def _absent(self, decorator: ast.expr) -> bool:
-        """Whether what a decorator is imported from is not installed."""
-        from occupancy_cli.source.source_knobs import resolve_import
-
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        head = dotted_name(called).partition(".")[0]
-        dotted = self.module.imports.get(head)
-        if dotted is None:
-            return False
-        if dotted.startswith("."):
-            return resolve_import(self.path, dotted) is None and resolve_import(self.path, _owner(dotted)) is None
-        top = dotted.partition(".")[0]
-        if (self.path.parent / top).exists() or (self.path.parent / f"{top}.py").is_file():
-            return False
-        try:
-            return importlib.util.find_spec(top) is None
-        except (ImportError, ValueError):
-            return True
-
-    def _lost(self, decorator: ast.expr, why: str, name: str = "") -> NotRead:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        return NotRead(
-            name, self.path.name, decorator.lineno, f"the decorator @{dotted_name(called)} is not read: {why}"
-        )
-
-    def _autotune_not_read(self, decorator: ast.expr) -> NotRead | None:
-        if not isinstance(decorator, ast.Call):
-            return None
-        given = {k.arg: k.value for k in decorator.keywords}
-        source = given.get("configs", decorator.args[0] if decorator.args else None)
-        if source is None:
-            return None
-        try:
-            self._configs(source)
-        except NotStatic as why:
-            text = f"the configs of @{dotted_name(decorator.func)}, {shown(source)}, are not read: {why}"
-            return NotRead("", self.path.name, decorator.lineno, text)
-        return None
-
-    def _configs(self, node: ast.expr) -> list[dict[str, Any]]:
-        found = evaluate(node, self.module)
-        if not isinstance(found, (list, tuple)) or not all(isinstance(c, ConfigValue) for c in found):
-            raise NotStatic(f"{shown(node)} is not known")
-        configs = [c.values() for c in found]
-        for config in configs:
-            unknown = next((v.text for v in config.values() if isinstance(v, SourceText)), None)
-            if unknown is not None:
-                raise NotStatic(f"{unknown} is not known")
-        return [{n: _carried_value(v) for n, v in c.items()} for c in configs]
-
-    def _carried(self, decorator: ast.expr) -> tuple[list[SourceLaunch], list[NotRead], dict[str, str]]:
-        """What a decorator that is not Triton's carries: configs, or options and constants; what of it is not known."""
-        if not isinstance(decorator, ast.Call):
-            return [], [], {}
-        how = f"the decorator @{dotted_name(decorator.func)}"
-        given = {k.arg: k.value for k in decorator.keywords if k.arg is not None}
-        spread = any(k.arg is None for k in decorator.keywords)
-        missed = [self._lost(decorator, "it is given **keywords")] if spread else []
-        values: dict[str, Any] = {}
-        for name in LAUNCH_OPTIONS:
-            if name in given:
-                try:
-                    values[name] = _option(name, evaluate(given[name], self.module))
-                except NotStatic as why:
-                    missed.append(self._lost(decorator, f"{name}: {why}", name))
-        meta = given.get("triton_meta")
-        entries = dict(_dict_entries(meta)) if isinstance(meta, ast.Dict) else {}
-        for constants in (given.get("constants"), entries.get("constants")):
-            if constants is not None:
-                try:
-                    found = evaluate(constants, self.module)
-                    values |= {str(n): _carried_value(v) for n, v in dict(found).items() if n in self.parameters}
-                except (NotStatic, TypeError, ValueError) as why:
-                    missed.append(self._lost(decorator, f"constants: {why}"))
-        types: dict[str, str] = {}
-        if "signature" in entries:
-            try:
-                types = {str(n): str(t) for n, t in dict(evaluate(entries["signature"], self.module)).items()}
-            except (NotStatic, TypeError, ValueError) as why:
-                missed.append(self._lost(decorator, f"signature: {why}"))
-        source = given.get("configs")
-        if source is None and decorator.args and isinstance(decorator.args[0], (ast.List, ast.ListComp)):
-            source = decorator.args[0]
-        if source is not None:
-            try:
-                rows = self._configs(source)
-            except NotStatic as why:
-                return [], [*missed, self._lost(decorator, f"its configs, {shown(source)}: {why}")], types
-            return [self._at({**values, **row}, decorator, how) for row in rows], missed, types
-        if set(values) & set(LAUNCH_OPTIONS):
-            return [self._at(values, decorator, how)], missed, types
-        return [], missed, types
-
-    def _at(self, values: Mapping[str, Any], node: ast.AST, how: str, missed: Iterable[NotRead] = ()) -> SourceLaunch:
-        return SourceLaunch(values, self.path.name, getattr(node, "lineno", 0), how, tuple(missed))
 
     # --- launches ---
 
@@ -469,7 +304,7 @@ class _KernelReader:
             if name not in LAUNCH_OPTIONS and name not in self.constexprs:
                 continue
             try:
-                values = [_option(name, v) for v in self.values.of(node, at)]
+                values = [option_value(name, v) for v in self.values.of(node, at)]
                 values = [v for v in values if v is not None or name not in LAUNCH_OPTIONS] or []
                 if values:
                     possible[name] = values
@@ -489,7 +324,7 @@ class _KernelReader:
     def _spread(self, node: ast.expr, at: CallSite) -> dict[str, ast.expr] | None:
         """The entries of `**node`, where they are written out or computed."""
         if isinstance(node, ast.Dict):
-            entries = dict(_dict_entries(node))
+            entries = dict(dict_entries(node))
             return entries if len(entries) == len(node.keys) else None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
             return {k.arg: k.value for k in node.keywords if k.arg is not None}
@@ -519,32 +354,3 @@ class _KernelReader:
             return {str(n): ast.parse(repr(v), mode="eval").body for n, v in values[0].items()}
         except SyntaxError:
             return None
-
-
-def _dict_entries(node: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
-    for key, value in zip(node.keys, node.values, strict=True):
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            yield key.value, value
-
-
-def _owner(dotted: str) -> str:
-    return dotted.rpartition(".")[0] or "."
-
-
-def _carried_value(value: Any) -> Any:
-    """A value as a launch has it: a number, truth value or text, the text of a layout or of a Triton type."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, ConstexprText):
-        return value.text
-    name = dotted_value(value).rpartition(".")[2]
-    if name.startswith(_DTYPES):
-        return f"tl.{name}"
-    raise NotStatic("it is no number, text or type")
-
-
-def _option(name: str, value: Any) -> Any:
-    value = _carried_value(value)
-    if name in OPTIONS and value is not None and (kind := OPTIONS[name].wrong(value)):
-        raise NotStatic(f"{value!r} is not {kind}")
-    return value

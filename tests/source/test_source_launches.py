@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from occupancy_cli.source.knob_types import SourceOptions
 from occupancy_cli.source.source_knobs import read_knobs
-from occupancy_cli.source.source_launches import SourceOptions, source_options
+from occupancy_cli.source.source_launches import source_options
 
 HEAD = """
 import triton
@@ -172,3 +173,9 @@ def test_kernels_in_notebooks_and_in_texts_are_listed(tmp_path: Path) -> None:
     assert found.signature == {"x": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
     assert [dict(s.numbers) for s in found.launches] == [{"n": 4096}]
     assert "@heuristics.pointwise" in found.not_read[0].text
+
+
+def test_a_decorator_that_ran_when_the_file_was_loaded_hides_nothing(tmp_path: Path) -> None:
+    own = "import functools\ndef mine(level):\n    return lambda f: f\n@functools.wraps(print)\n@mine(level=3)"
+    found = said(tmp_path, own + KERNEL)
+    assert (found.not_read, found.bare, found.decorated) == ((), (), ())
