@@ -22,11 +22,11 @@ from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelRef
 from occupancy_cli.source.kernel_text import module_text
 from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
-from occupancy_cli.source.source_knobs import module_file
-from occupancy_cli.source.source_launches import source_options
 from occupancy_cli.spec.kernel_spec import KernelSpecFile
 
 _SHOWN = 3
+_DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
+_TRITONS = frozenset({"triton.jit", "triton.autotune", "triton.heuristics", "gluon.jit", "staticmethod", "property"})
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,12 @@ def source_configs(
     listed = "configs" in spec.model_fields_set
     if listed and spec.configs != "autotune":
         return SourceConfigs()
+    if spec.configs == "autotune" and description.autotune is not None and _is_plainly_decorated(ref, description):
+        return SourceConfigs()
+    # Importing the reader of source takes a tenth of a warm run.
+    from occupancy_cli.source.source_knobs import module_file
+    from occupancy_cli.source.source_launches import source_options
+
     path = ref.file or module_file(ref.module or "")
     said = source_options(path, ref.kernel) if path is not None else SourceOptions()
     fixed = {*spec.constexprs, *spec.knobs, *spec.shapes, *spec.derived}
@@ -77,6 +83,18 @@ def source_configs(
     else:
         notes += [str(n) for n in said.bare]
     return SourceConfigs(tuple(configs) if any(configs) else None, tuple(notes), tuple(map(str, not_read)))
+
+
+def _is_plainly_decorated(ref: KernelRef, description: KernelDescription) -> bool:
+    """Whether the configs are the autotuner's own and no decorator of the file is another's: then nothing is lost."""
+    assert description.autotune is not None
+    if ref.file is None or all(c == dict(DEFAULTS) for c in description.autotune["configs"]):
+        return False
+    try:
+        text = ref.file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return set(_DECORATOR.findall(text)) <= _TRITONS
 
 
 def _tuned(
