@@ -121,6 +121,8 @@ def kernel_part(
         observations=_observations(gpu, analyzed),
         tuned=kernel.given.spec.tuned
         or (kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None),
+        notes=list(kernel.from_source.notes),
+        not_read=list(kernel.from_source.not_read),
         configs=[config_part(kernel, gpu, each, id(each.point) in pruned) for each in analyzed],
     )
 
@@ -225,9 +227,9 @@ def toolchain(service: CompileService, analyzed: list[AnalyzedPoint]) -> schema.
     return schema.Toolchain(occupancy=VERSION, triton=service.triton, ptxas=versions.get("ptxas") or None)
 
 
-def notes_of(service: CompileService, analyzed: list[AnalyzedPoint]) -> list[str]:
-    """What a reader should know of the run as a whole."""
-    notes = []
+def notes_of(service: CompileService, analyzed: list[AnalyzedPoint], *kernels: Kernel) -> list[str]:
+    """What a reader should know of the run as a whole; of `kernels` what their files say and was not read."""
+    notes = list(dict.fromkeys(n for k in kernels for n in (*k.from_source.notes, *k.from_source.not_read)))
     if service.cache is not None and service.cache.trouble:
         notes.append(f"results are not cached: {service.cache.trouble}")
     assumed = {note for each in analyzed for plan in each.point.launches for note in plan.assumed}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.analyze import AnalyzedPoint, compile_points, notes_of, toolchain
+from occupancy_cli.answers.analyze import AnalyzedPoint, compile_points, notes_of, pruned_points, toolchain
 from occupancy_cli.answers.table_entries import ResolveGpu, Tables
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import unknown_name
@@ -81,8 +81,10 @@ def _checked(
     for gpu in gpus:
         kernel = prepare(given, gpu, service.describe, sets, os.environ)
         chosen = _each_knob_value(kernel, gpu, _stop(needs_registers)(gpu), sets)
-        analyzed = compile_points(kernel, gpu, service, chosen)
-        yield list(_findings(kernel, gpu, analyzed)), analyzed
+        pruned = pruned_points(kernel, service, chosen)
+        analyzed = compile_points(kernel, gpu, service, [p for p in chosen if id(p) not in pruned])
+        found = [*_findings(kernel, gpu, analyzed), *_not_read(kernel, gpu), *_pruned(kernel, gpu, chosen, pruned)]
+        yield found, analyzed
 
 
 def _stop(needs_registers: bool) -> Callable[[GpuProfile], int]:
@@ -173,6 +175,35 @@ def _findings(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]
             "line": line,
         }
         yield from _of_config(gpu, each, used, kernel.given.spec.check.budgets, base)
+
+
+def _about(kernel: Kernel, gpu: GpuProfile) -> dict[str, Any]:
+    """What a finding on a kernel as a whole says of where it stands."""
+    return {
+        "kernel": kernel.given.name,
+        "gpu": gpu.name,
+        "config": {},
+        "file": "" if kernel.given.from_flags else shown_path(kernel.given.document.path),
+        "line": kernel.given.document.lines.get(("kernel",)),
+    }
+
+
+def _not_read(kernel: Kernel, gpu: GpuProfile) -> Iterator[schema.Finding]:
+    """What the kernel's file says of its launch and was not read: the launch judged here may be another."""
+    for text in kernel.from_source.not_read:
+        yield schema.Finding(level="undecided", rule="not-read", message=text, **_about(kernel, gpu))
+    for text in kernel.from_source.notes:
+        yield schema.Finding(level="note", rule="source", message=text, **_about(kernel, gpu))
+
+
+def _pruned(
+    kernel: Kernel, gpu: GpuProfile, chosen: Sequence[Point], pruned: frozenset[int]
+) -> Iterator[schema.Finding]:
+    """The configs that the kernel's own pruning leaves out, counted: its autotuner never launches them."""
+    if pruned:
+        left = len(pruned)
+        message = f"prune_configs_by leaves out {left} of {len(chosen)} configs for these arguments: not judged"
+        yield schema.Finding(level="note", rule="pruned", message=message, **_about(kernel, gpu))
 
 
 def _matches(point: Point, match: Mapping[str, Any]) -> bool:

@@ -118,7 +118,7 @@ def recommend(
         recommendation=found[0] if len(found) == 1 else None,
         recommendations=found,
         single_setting=single,
-        notes=[*notes_of(service, everything), *iteration_notes(ranked)],
+        notes=[*notes_of(service, everything, kernel), *iteration_notes(ranked)],
         interrupted=service.interrupted,
     )
 

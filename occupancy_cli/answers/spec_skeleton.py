@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
+from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
+from occupancy_cli.source.kernel_text import parse
+from occupancy_cli.source.knob_types import SourceOptions
 from occupancy_cli.source.source_knobs import (
     EnvironmentVariable,
     KernelKnobs,
     SourceKnobs,
     read_knobs,
 )
+from occupancy_cli.source.source_launches import source_options
 from occupancy_cli.spec.expressions import ExpressionError, parse_expression
 from occupancy_cli.spec.kernel_spec import PLACEHOLDER, SCHEMA, canonical_type
 from occupancy_cli.spec.settings import parse_value
@@ -57,14 +60,15 @@ def write_skeleton(path: Path, kernel: str | None, reference: Callable[[str], st
     if path.is_dir():
         raise InputError("is a package: name the module in it", where=str(path))
     found = read_knobs(path, kernel=kernel)
-    names = [k.name for k in found.kernels if k.role == "kernel"]
+    names = [k.qualname for k in found.kernels if k.role == "kernel"]
     if kernel is None:
         if len(names) != 1:
             listed = f"Kernels there: {', '.join(names[:20])}" if names else "It has no @triton.jit function."
             raise InputError(f"{len(names)} kernels in {path.name}; name one: {path.name}:NAME", hint=listed)
         found = read_knobs(path, kernel=names[0])
     chosen = found.kernels[-1]
-    return _Writer(found, chosen, _Body.of(path, chosen), reference(chosen.name)).write()
+    said = source_options(path, chosen.qualname)
+    return _Writer(found, chosen, _Body.of(path, chosen), reference(chosen.qualname), said).write()
 
 
 class _Body:
@@ -92,11 +96,11 @@ class _Body:
     @staticmethod
     def of(path: Path, kernel: KernelKnobs) -> _Body:
         """The body of `kernel`, found by its name (and line, where a file has several of that name)."""
-        tree = ast.parse(path.read_text(encoding="utf-8-sig", errors="replace"))
+        tree = parse(path, path.read_bytes())
         functions = [
             n
             for n in ast.walk(tree)
-            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name == kernel.name
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name == (kernel.function or kernel.name)
         ]
         return _Body(min(functions, key=lambda f: abs(f.lineno - kernel.place.line)), tree)
 
@@ -141,14 +145,18 @@ def _calls(node: ast.AST, names: Iterable[str]) -> Iterator[ast.Call]:
 class _Writer:
     """Writes one skeleton, line by line."""
 
-    def __init__(self, found: SourceKnobs, kernel: KernelKnobs, body: _Body, reference: str) -> None:
-        self.found, self.kernel, self.body, self.reference = found, kernel, body, reference
+    def __init__(
+        self, found: SourceKnobs, kernel: KernelKnobs, body: _Body, reference: str, said: SourceOptions
+    ) -> None:
+        self.found, self.kernel, self.body, self.reference, self.said = found, kernel, body, reference, said
         self.launches = [s for s in found.launches if kernel.name in s.kernels]
         self.lines: list[str] = []
         self.filled: list[str] = []
         self.tuned: set[str] = set()
         if kernel.autotune is not None:
             self.tuned = {n for c in kernel.autotune.configs or () for n in c}
+        elif said.decorated:
+            self.tuned = set.intersection(*(set(c.values) for c in said.decorated))
         given = [p.name for p in kernel.arguments if p.name not in kernel.heuristics]
         self.integers = [n for n in given if self._kind(n)[0] == "i32"]
         self.knobs = dict(self._environment_knobs())
@@ -180,7 +188,8 @@ class _Writer:
 
     def _kind(self, name: str) -> tuple[str, str]:
         """A type for an argument, and why (empty: the source says so)."""
-        annotation = self.body.annotations.get(name, "")
+        stated = (self.said.signature or {}).get(name, "")
+        annotation = stated or self.body.annotations.get(name, "")
         spelled = annotation.rpartition(".")[2]
         spelled = f"*{spelled}" if annotation.startswith("*") else spelled
         try:
@@ -215,11 +224,18 @@ class _Writer:
         self.lines += ["shapes:"] if self.integers else ["", "shapes:"]
         for name in self.integers:
             default = next((p.default for p in self.kernel.arguments if p.name == name), None)
-            value = default if default and re.fullmatch(r"-?\d{1,18}", default) else None
+            value = default if default and re.fullmatch(r"-?\d{1,18}", default) else self._launched_with(name)
             example = 1 if re.match(r"stride.*(_k|_d|_n|_dim)$", name) else 4096
-            self.lines.append(f"  {name}: {value or self._fill('an integer', example, f'shapes.{name}')}")
+            self.lines.append(
+                f"  {name}: {self._fill('an integer', example, f'shapes.{name}') if value is None else value}"
+            )
         for name in self.grid_shapes:
             self.lines.append(f"  {name}: {self._fill('an integer', 16, f'shapes.{name}')}  # for the grid")
+
+    def _launched_with(self, name: str) -> int | None:
+        """The integer that stands for an argument at every launch in the file, where it is one."""
+        numbers = {launch.numbers.get(name) for launch in self.said.launches}
+        return numbers.pop() if len(numbers) == 1 else None
 
     def _write_arguments(self) -> None:
         heuristic = [a.name for a in self.kernel.arguments if a.name in self.kernel.heuristics]
@@ -255,6 +271,9 @@ class _Writer:
             texts = {text for s in self.launches if (text := s.constexprs.get(name)) is not None}
             texts = {t for text in texts for t in self._resolved(text)}
             literal = texts.pop() if len(texts) == 1 else None
+            agreed = {repr(launch.values[name]) for launch in self.said.launches if name in launch.values}
+            if len(agreed) == 1 and (literal is None or _literal(literal) is None):
+                literal = agreed.pop()
             if literal is None and parameter.default is not None:
                 continue
             yield name, literal if literal is not None and _literal(literal) is not None else None
@@ -329,23 +348,23 @@ class _Writer:
             self.lines += [f"# {name}: {_one_line(text)}" for name, text in autotune.more.items()]
             self.lines.append("configs: autotune")
             return
-        options: dict[str, str] = {}
-        open_options: dict[str, None] = {}
-        for site in self.launches:
-            for name, text in site.options.items():
-                literal = self._resolved(text)
-                if name in LAUNCH_OPTIONS and len(literal) == 1 and literal[0].isdecimal():
-                    options.setdefault(name, literal[0])
-                elif name in LAUNCH_OPTIONS:
-                    open_options[f"# {name} is launched with {_one_line(' or '.join(dict.fromkeys(literal)))}"] = None
-        self.lines += open_options
-        if options:
-            self.lines += ["# The launch options in the source.", f"configs: [{{{_flow(options)}}}]"]
-        else:
-            self.lines += [
-                "# The source gives no launch options: Triton's defaults. Several: {product: {num_warps: [4, 8]}}",
-                "configs: [{num_warps: 4, num_stages: 3}]",
-            ]
+        launches = self.said.decorated or self.said.launches
+        known = {*LAUNCH_OPTIONS} | (set(self.tuned) if self.said.decorated else set())
+        configs = [{n: _scalar(v) for n, v in launch.values.items() if n in known} for launch in launches]
+        missed = [n for launch in launches for n in launch.not_read if n.name in LAUNCH_OPTIONS]
+        self.lines += [f"# Not read: {_one_line(str(n))}" for n in dict.fromkeys((*self.said.not_read, *missed))]
+        distinct = list(dict.fromkeys(_flow(c) for c in configs if c))
+        if distinct:
+            places = dict.fromkeys(f"{launch.file}:{launch.line}" for launch in launches if launch.values)
+            self.lines.append(f"# The launch options in the source: {', '.join([*places][:4])}")
+            self.lines.append("configs:" if len(distinct) > 1 else f"configs: [{{{distinct[0]}}}]")
+            self.lines += [f"  - {{{text}}}" for text in distinct] if len(distinct) > 1 else []
+            return
+        options = ", ".join(f"{n}: {DEFAULTS[n]}" for n in ("num_warps", "num_stages"))
+        self.lines += [
+            "# The source gives no launch options: Triton's defaults. Several: {product: {num_warps: [4, 8]}}",
+            f"configs: [{{{options}}}]",
+        ]
 
     # --- grid ---
 

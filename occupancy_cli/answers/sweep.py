@@ -86,7 +86,7 @@ def sweep(
             slowdown=round(single.slowdown, 4),
             exports=exports(kernel, dict(single.knobs)),
         ),
-        notes=[*notes_of(service, everything), *iteration_notes(ranked)],
+        notes=[*notes_of(service, everything, kernel), *iteration_notes(ranked)],
         interrupted=service.interrupted,
     )
 

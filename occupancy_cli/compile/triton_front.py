@@ -26,6 +26,7 @@ from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction, KernelInterface
 
+from occupancy_cli.compile.gluon_layouts import layout_of
 from occupancy_cli.errors import InputError
 from occupancy_cli.loading.torch_answers import Device, DriverProperties, device_of
 
@@ -265,6 +266,8 @@ def _with_types(values: Mapping[str, Any]) -> dict[str, Any]:
         named = (
             getattr(triton.language, value[3:], None) if isinstance(value, str) and value.startswith("tl.") else None
         )
+        if isinstance(value, str) and "Layout(" in value:
+            return layout_of(value)
         return named if isinstance(named, triton.language.dtype) else value
 
     return {name: typed(value) for name, value in values.items()}

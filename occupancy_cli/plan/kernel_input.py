@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.source.kernel_text import NOTEBOOK
 from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
+from occupancy_cli.spec.settings import split_outside_brackets
 from occupancy_cli.spec.yaml_reader import Document, find_file
 
 SHIPPED_KERNEL = "sparse_mla_decode"
@@ -74,13 +76,14 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str
         return _from_spec(by_name[text], arguments, grid)
     if ":" not in text:
         raise _no_kernel(text, path, list(by_name))
-    parse_ref(text, Path.cwd())
+    ref = parse_ref(text, Path.cwd())
     parsed: dict[str, Argument] = {}
     for given in arguments:
         name, argument = parse_argument(given)
         if name in parsed:
             raise InputError(f"{name} is given twice", where=f"--arg {given}")
         parsed[name] = argument
+    parsed = _stated(ref, parsed) | parsed
     # An argument with a number is a name too: --grid may use it, --set may change it.
     shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
     named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
@@ -96,10 +99,31 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str
     return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
 
 
+def _stated(ref: KernelRef, given: Collection[str]) -> dict[str, Argument]:
+    """Arguments whose type generated code states itself (`triton_meta`), but for those given; integers as launched."""
+    if ref.file is None:
+        return {}
+    from occupancy_cli.source.source_launches import source_options
+
+    said = source_options(ref.file, ref.kernel)
+    numbers = {n: v for launch in said.launches for n, v in launch.numbers.items()}
+    found = {}
+    for name, kind in (said.signature or {}).items():
+        if name in given or kind == "constexpr":
+            continue
+        try:
+            canonical = canonical_type(kind)
+        except ValueError:
+            continue
+        if canonical.startswith(("*", "fp", "bf")) or name in numbers:
+            found[name] = Argument(type=canonical, value=None if canonical.startswith("*") else numbers.get(name))
+    return found
+
+
 def _no_kernel(text: str, path: Path, shipped: Sequence[str]) -> InputError:
     """What is wrong with a reference that is neither a spec nor `place:kernel`, with the nearest that is one."""
     shown = f"Shipped: {', '.join(shipped)}."
-    if path.suffix == ".py":
+    if path.suffix in (".py", NOTEBOOK):
         find_file(path)
         names = _kernels_in(path)
         hint = f"Name the kernel in it: {' or '.join(f'{text}:{n}' for n in names[:5])}" if names else ""
@@ -137,11 +161,11 @@ def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
     place, _, kernel = text.rpartition(":")
     if not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
         file = folder / (place or text)
-        names = _kernels_in(file) if file.suffix == ".py" and file.is_file() else []
+        names = _kernels_in(file) if file.suffix in (".py", NOTEBOOK) and file.is_file() else []
         close = nearest(kernel.replace("-", "_"), names) or names[:5]
         hint = f"Did you mean {' or '.join(f'{place or text}:{n}' for n in close)}?" if close else ""
         raise InputError(f"{text!r} names no kernel", where=where, hint=hint or "Write path/to/file.py:kernel.")
-    if place.endswith(".py") or "/" in place:
+    if place.endswith((".py", NOTEBOOK)) or "/" in place:
         path = Path(place) if Path(place).is_absolute() else folder / place
         return KernelRef(kernel, file=find_file(path).resolve())
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", place):
@@ -177,13 +201,7 @@ def parse_argument(text: str) -> tuple[str, Argument]:
 
 def split_axes(text: str) -> list[str]:
     """The axes of `--grid`: split at the commas that stand outside parentheses."""
-    axes, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            axes.append("")
-        else:
-            axes[-1] += character
+    axes = split_outside_brackets(text)
     if len(axes) > 3 or not all(a.strip() for a in axes):
         raise InputError(f"{text!r} is no grid", where="--grid", hint="One to three axes: 'ceil_div(n, 128),batch'.")
     return [a.strip() for a in axes]

@@ -20,6 +20,7 @@ from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelInput, KernelRef, parse_ref
+from occupancy_cli.plan.source_configs import SourceConfigs, file_to_load, source_configs
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.kernel_spec import Argument, ConfigProduct, ConfigTable, EachValue, Launch
 from occupancy_cli.spec.settings import Setting, knob_settings, shape_settings
@@ -81,6 +82,7 @@ class Kernel:
     settings: Mapping[str, Setting]
     overrides: Mapping[str, Setting] = field(default_factory=dict)
     configs: tuple[Mapping[str, Any], ...] = ({},)
+    from_source: SourceConfigs = field(default_factory=SourceConfigs)
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -100,8 +102,8 @@ def target_of(gpu: GpuProfile) -> Target:
 
 
 def kernel_source(ref: KernelRef) -> KernelSource:
-    """A reference as plain data."""
-    return KernelSource(ref.kernel, str(ref.file) if ref.file else None, ref.module)
+    """A reference as plain data: the file to load for it."""
+    return KernelSource(ref.kernel, str(file_to_load(ref.file, ref.kernel)) if ref.file else None, ref.module)
 
 
 def prepare(
@@ -117,7 +119,8 @@ def prepare(
     `table_names` are the names that config tables give values to; a spec with tables is refused without them.
     """
     spec, document = given.spec, given.document
-    source = kernel_source(parse_ref(spec.kernel, given.folder, document.where(("kernel",))))
+    ref = parse_ref(spec.kernel, given.folder, document.where(("kernel",)))
+    source = kernel_source(ref)
     description = describe(source, target_of(gpu))
     followers = []
     for i, launch in enumerate(spec.followed_by):
@@ -125,12 +128,13 @@ def prepare(
         follower = kernel_source(parse_ref(launch.kernel, given.folder, document.where((*at, "kernel"))))
         followers.append(LaunchSite(launch, at, follower, describe(follower, target_of(gpu))))
         _check_names(given, followers[-1])
-    _check_names(given, LaunchSite(spec, (), source, description), sets)
+    from_source = source_configs(spec, ref, description, sets)
+    _check_names(given, LaunchSite(spec, (), source, description), {*sets, *from_source.names})
     if table_names is None and isinstance(spec.configs, ConfigTable):
         raise InputError(
             "config tables are read by analyze, check and recommend only", where=document.where(("configs",))
         )
-    configs = _configs(given, description)
+    configs = from_source.configs or _configs(given, description)
     settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ)
     known = {*settings, *spec.derived, *spec.constexprs, *description.constexprs, *LAUNCH_OPTIONS}
     known |= {name for config in configs for name in config} | set(spec.arguments) | set(table_names or ())
@@ -139,7 +143,7 @@ def prepare(
             raise unknown_name("shape, knob, constexpr or launch option", name, known, where=f"--set {name}")
     merged = dict(settings) | {n: s for n, s in sets.items() if n in settings}
     overrides = {n: s for n, s in sets.items() if n not in settings}
-    return Kernel(given, source, description, tuple(followers), merged, overrides, configs)
+    return Kernel(given, source, description, tuple(followers), merged, overrides, configs, from_source)
 
 
 def _tuned(description: KernelDescription) -> set[str]:

@@ -190,6 +190,14 @@ class Kernel:
         default=False,
         metadata={"description": "whether its configs are an autotuner's, which drops what cannot launch"},
     )
+    notes: list[str] = field(
+        default_factory=list,
+        metadata={"description": "where its options are from: the launch or decorator in its file"},
+    )
+    not_read: list[str] = field(
+        default_factory=list,
+        metadata={"description": "what its file says of its launch and was not read, with the line: not in the answer"},
+    )
     configs: list[Config]
 
 

@@ -67,7 +67,8 @@ def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:
         parts.append(Text(", ".join(same), style="dim"))
     parts += _config_table(kernel.configs, varying, width)
     parts += _cannot_launch(kernel, varying, report)
-    parts += [Text(f"- {line}") for line in kernel.observations]
+    parts += [Text(f"not read: {line}", style="yellow") for line in kernel.not_read]
+    parts += [Text(f"- {line}") for line in (*kernel.notes, *kernel.observations)]
     parts += _followers(kernel)
     parts += [Text(f"- {note}") for note in dict.fromkeys(n for c in kernel.configs for n in c.notes) if note]
     return parts

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
+
 
 @dataclass(frozen=True)
 class Place:
@@ -96,6 +98,10 @@ class KernelKnobs:
     heuristics: tuple[str, ...] = ()
     heuristics_source: str = ""
     jit_options: Mapping[str, str] = field(default_factory=dict)
+    qualname: str = ""
+    """The name to call it by in its module, with the classes around it: `Ops.copy`."""
+    function: str = ""
+    """The function that it is made of, where that has another name: `scale = triton.jit(_body)`."""
 
 
 @dataclass(frozen=True)
@@ -153,3 +159,54 @@ class SourceKnobs:
     kernels: tuple[KernelKnobs, ...]
     launches: tuple[LaunchSite, ...]
     splits: tuple[SplitExpression, ...]
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """What the file says of a launch and reading does not give: `name` (empty: whatever it carries), where, and why."""
+
+    name: str
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+@dataclass(frozen=True)
+class SourceLaunch:
+    """One config that the file gives: launch options and constexprs by name, where, and how it was read."""
+
+    values: Mapping[str, Any]
+    file: str
+    line: int
+    how: str
+    not_read: tuple[NotRead, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """The integers among the arguments that stand there as such."""
+    one_of: int = 1
+    """How many configs this place gives, where only the run knows which it takes."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its launch options."""
+        return {n: v for n, v in self.values.items() if n in LAUNCH_OPTIONS}
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a file says of one kernel's launches.
+
+    `decorated` are configs that decorators carry, `launches` those of launch sites. `not_read` is what decorators hold
+    beyond that. `bare` names decorators of absent packages that are given nothing. `configs_not_read` says why the list
+    of a `triton.autotune` is not known from the source alone. `signature` has the types of arguments where generated
+    code states them.
+    """
+
+    decorated: tuple[SourceLaunch, ...] = ()
+    launches: tuple[SourceLaunch, ...] = ()
+    not_read: tuple[NotRead, ...] = ()
+    bare: tuple[NotRead, ...] = ()
+    configs_not_read: NotRead | None = None
+    signature: Mapping[str, str] | None = None

@@ -22,6 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.source.environment_reads import environment_of
+from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import (
     Autotune,
     Definition,
@@ -35,8 +37,8 @@ from occupancy_cli.source.knob_types import (
     SourceKnobs,
     SplitExpression,
 )
-from occupancy_cli.source.source_reader import FileReader, Found, environment_of
-from occupancy_cli.source.static_values import Module
+from occupancy_cli.source.module_names import Module
+from occupancy_cli.source.source_reader import FileReader, Found
 
 __all__ = [
     "Autotune",
@@ -101,6 +103,14 @@ def _find_module(dotted: str, search: Iterable[str]) -> Path | None:
         elif not rest and top.with_name(first + ".py").is_file():
             return top.with_name(first + ".py")
     return None
+
+
+def module_file(dotted: str) -> Path | None:
+    """The file of a module by its dotted name along `sys.path`, without importing anything."""
+    found = _find_module(dotted, sys.path) if dotted else None
+    if found is not None and found.is_dir():
+        found = found / "__init__.py"
+    return found if found is not None and found.is_file() else None
 
 
 def _elsewhere(path: Path) -> str:
@@ -171,13 +181,13 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _only(found: SourceKnobs, kernel: str) -> SourceKnobs:
-    kernels = tuple(k for k in found.kernels if k.name == kernel)
+    kernels = tuple(k for k in found.kernels if kernel in (k.name, k.qualname))
     if not kernels:
-        names = [k.name for k in found.kernels]
+        names = [k.qualname for k in found.kernels]
         close = nearest(kernel, names)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"Kernels there: {', '.join(names[:20]) or 'none'}"
         raise InputError(f"no JIT function {kernel!r}", where=found.root, hint=hint)
-    launches = tuple(launch for launch in found.launches if kernel in launch.kernels)
+    launches = tuple(launch for launch in found.launches if kernels[-1].name in launch.kernels)
     files = {k.place.file for k in kernels} | {launch.place.file for launch in launches}
     environment = (
         replace(v, reads=reads)
@@ -239,7 +249,7 @@ class _Reader:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(data)
+                tree = parse(path, data)
         except SyntaxError as bad:
             self._skip(path, f"line {bad.lineno}: {bad.msg}" if bad.lineno else str(bad.msg))
             return None

@@ -10,23 +10,29 @@ are bounded, so that no source can hang it.
 from __future__ import annotations
 
 import ast
-import itertools
-import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from occupancy_cli.model.launch_options import OPTIONS
+from occupancy_cli.source.bounded_operations import (
+    BINARY,
+    COMPARE,
+    MAX_INTEGER_BITS,
+    MAX_ITEMS,
+    METHODS,
+    PURE,
+    UNARY,
+    NotStatic,
+    is_scalar,
+    limited,
+    plain,
+    scalar,
+)
+from occupancy_cli.source.module_names import Known, Module, last_name, shown
 
 MAX_STEPS = 400_000
-MAX_ITEMS = 100_000
 MAX_DEPTH = 60
-MAX_INTEGER_BITS = 128
-
-
-class NotStatic(Exception):
-    """A value that reading the source does not give; the text says what stands in the way."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,25 @@ class SourceText:
     """One value inside a config that is not computable: its source, as written."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class ConstexprText:
+    """A value of a constexpr that is no number, truth value or text: its text, with all inside it worked out."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _constexpr_text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(_constexpr_text(v) for v in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, (_Path, ConstexprText)):
+        return str(value) if isinstance(value, ConstexprText) else value.dotted.rpartition(".")[2]
+    return repr(scalar(value))
 
 
 @dataclass
@@ -69,84 +94,6 @@ class _Path:
     dotted: str
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What became of one module-level name: its value and the environment it assumed, or why there is none."""
-
-    value: Any = None
-    assumed: Mapping[str, str] = field(default_factory=dict)
-    why: str = ""
-
-
-class Module:
-    """The module-level names of one parsed file.
-
-    `resolve` (set by the reader) gives the `Module` that an import refers to when its source is at hand.
-    """
-
-    def __init__(self, tree: ast.Module, file: str, resolve: Callable[[str], Module | None] | None = None) -> None:
-        self.tree = tree
-        self.file = file
-        self.resolve = resolve or (lambda _dotted: None)
-        self.functions: dict[str, list[ast.FunctionDef]] = {}
-        self.imports: dict[str, str] = {}
-        self.binders: dict[str, list[ast.stmt]] = {}
-        self._values: dict[tuple[str, int | None], _Known] = {}
-        for statement in _flat(tree.body):
-            if isinstance(statement, ast.FunctionDef):
-                self.functions.setdefault(statement.name, []).append(statement)
-            elif isinstance(statement, ast.Import):
-                for alias in statement.names:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    self.imports[name] = alias.name if alias.asname else name
-            elif isinstance(statement, ast.ImportFrom):
-                base = "." * statement.level + (statement.module or "")
-                for alias in statement.names:
-                    joined = base + alias.name if base.endswith(".") else f"{base}.{alias.name}"
-                    self.imports[alias.asname or alias.name] = joined
-        for top in tree.body:
-            if not isinstance(top, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)):
-                for name in bound_names(top):
-                    self.binders.setdefault(name, []).append(top)
-
-
-def _flat(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a module, those inside `if`, `try` and `with` included."""
-    for statement in body:
-        yield statement
-        for name in ("body", "orelse", "finalbody"):
-            if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                yield from _flat(getattr(statement, name, ()))
-        for handler in getattr(statement, "handlers", ()):
-            yield from _flat(handler.body)
-
-
-_MUTATORS = frozenset({"append", "extend", "insert", "update", "pop", "remove", "clear", "add", "setdefault", "sort"})
-
-
-def bound_names(statement: ast.AST) -> set[str]:
-    """The names that a statement binds or changes in place, without looking into functions and classes."""
-    found: set[str] = set()
-    todo: list[ast.AST] = [statement]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            if isinstance(node.value, ast.Name):
-                found.add(node.value.id)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:
-            if isinstance(node.func.value, ast.Name):
-                found.add(node.func.value.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.add(node.name)
-            continue
-        elif isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            continue
-        todo += ast.iter_child_nodes(node)
-    return found
-
-
 @dataclass
 class Evaluation:
     """One evaluation: its budget, and the environment variables whose defaults it relied on (name: default text)."""
@@ -156,24 +103,32 @@ class Evaluation:
     assumed: dict[str, str] = field(default_factory=dict)
 
 
-def evaluate(node: ast.expr, module: Module, *, before: int | None = None, into: Evaluation | None = None) -> Any:
+def evaluate(
+    node: ast.expr,
+    module: Module,
+    *,
+    before: int | None = None,
+    into: Evaluation | None = None,
+    local: Mapping[str, Any] | None = None,
+) -> Any:
     """The value of `node` in `module`, counting only what stands above line `before`; `NotStatic` with the reason.
+
+    `local` has the values of names that hide those of the module.
 
     Configs are `ConfigValue`s; a value inside one that is not computable is a `SourceText`.
     """
     interpreter = _Interpreter(module, into or Evaluation(), before)
     try:
-        return interpreter.value(node, {})
+        return interpreter.value(node, local or {})
     except (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, AttributeError, OverflowError) as bad:
         raise NotStatic(f"{shown(node)}: {type(bad).__name__}: {bad}") from None
     except RecursionError:
         raise NotStatic(f"{shown(node)}: nested too deep") from None
 
 
-def shown(node: ast.AST, most: int = 80) -> str:
-    """The source of `node` in one line of at most `most` characters."""
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= most else text[: most - 1] + "…"
+def dotted_value(value: Any) -> str:
+    """The dotted name that a value stands for where it is something imported: `triton.language.float16`; else empty."""
+    return value.dotted if isinstance(value, _Path) else ""
 
 
 class _Return(Exception):
@@ -190,140 +145,6 @@ class _Break(Exception):
     pass
 
 
-def _limited(values: Iterable[Any]) -> list[Any]:
-    items = list(itertools.islice(values, MAX_ITEMS + 1))
-    if len(items) > MAX_ITEMS:
-        raise NotStatic(f"more than {MAX_ITEMS:,} items")
-    return items
-
-
-def _scalar(value: Any) -> Any:
-    if not _is_scalar(value):
-        raise NotStatic("a nested value is written as text")
-    return value
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
-
-
-def _plain(value: Any) -> Any:
-    """`value`, a scalar or a flat sequence of scalars (nested ones may share parts, and comparing them explode)."""
-    if _is_scalar(value) or (
-        isinstance(value, (list, tuple, set, frozenset, dict))
-        and all(_is_scalar(v) or (isinstance(v, tuple) and all(map(_is_scalar, v))) for v in value)
-    ):
-        return value
-    raise NotStatic("a nested value is compared")
-
-
-def _total(values: Any, start: Any = 0) -> Any:
-    if not all(isinstance(v, (int, float)) for v in (*values, start)):
-        raise NotStatic("a sum of things that are not numbers")
-    return sum(values, start)
-
-
-def _product(*values: Any, repeat: int = 1) -> list[Any]:
-    if repeat > 8:
-        raise NotStatic("a product too large to list")
-    return _limited(itertools.product(*values, repeat=repeat))
-
-
-def _power(a: Any, b: Any) -> Any:
-    if isinstance(a, int) and isinstance(b, int) and (abs(b) > MAX_INTEGER_BITS or abs(a) > 1 << 32):
-        raise NotStatic("a power too large to compute")
-    return a**b
-
-
-def _shift(a: int, b: int) -> int:
-    if b > MAX_INTEGER_BITS:
-        raise NotStatic("a shift too large to compute")
-    return a << b
-
-
-def _times(a: Any, b: Any) -> Any:
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, (str, list, tuple)) and isinstance(other, int) and len(one) * other > MAX_ITEMS:
-            raise NotStatic("a sequence too long to build")
-    return a * b
-
-
-def _modulo(a: Any, b: Any) -> Any:
-    if isinstance(a, str):
-        raise NotStatic("a formatted string")
-    return a % b
-
-
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: _times,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: _modulo,
-    ast.Pow: _power,
-    ast.LShift: _shift,
-    ast.RShift: operator.rshift,
-    ast.BitOr: operator.or_,
-    ast.BitAnd: operator.and_,
-    ast.BitXor: operator.xor,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Not: operator.not_,
-    ast.Invert: operator.invert,
-}
-_PURE: dict[str, Callable[..., Any]] = {
-    "len": len,
-    "min": lambda *v, **k: min(*map(_plain, v), **k),
-    "max": lambda *v, **k: max(*map(_plain, v), **k),
-    "abs": abs,
-    "sum": _total,
-    "any": any,
-    "all": all,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "str": lambda v="": str(_scalar(v)),
-    "round": round,
-    "range": lambda *a: _limited(range(*a)),
-    "list": lambda v=(): _limited(v),
-    "tuple": lambda v=(): tuple(_limited(v)),
-    "set": lambda v=(): set(_plain(v)),
-    "frozenset": lambda v=(): frozenset(_plain(v)),
-    "sorted": lambda v, **k: sorted(v if k.get("key") else _plain(v), **k),
-    "reversed": lambda v: _limited(reversed(v)),
-    "zip": lambda *v: _limited(zip(*v, strict=False)),
-    "enumerate": lambda v, start=0: _limited(enumerate(v, start)),
-    "dict": dict,
-    "itertools.product": _product,
-    "itertools.chain": lambda *v: _limited(itertools.chain(*v)),
-    "math.ceil": math.ceil,
-    "math.floor": math.floor,
-    "math.log2": math.log2,
-    "math.sqrt": math.sqrt,
-    "triton.cdiv": lambda a, b: -(-a // b),
-    "triton.next_power_of_2": lambda n: 1 << max(0, int(n) - 1).bit_length(),
-    "copy.copy": lambda v: v,
-}
-_METHODS: dict[type, frozenset[str]] = {
-    list: frozenset({"append", "extend", "insert", "copy", "pop", "reverse"}),
-    dict: frozenset({"get", "items", "keys", "values", "update", "copy", "pop", "setdefault"}),
-    str: frozenset({"lower", "upper", "strip", "startswith", "endswith", "split"}),
-}
 _ENVIRONMENT_CALLS = frozenset({"os.environ.get", "os.getenv"})
 
 
@@ -342,23 +163,23 @@ class _Interpreter:
 
     def global_name(self, module: Module, name: str, before: int | None) -> Any:
         key = (name, before)
-        known = module._values.get(key)
+        known = module.values.get(key)
         if known is None:
-            module._values[key] = _Known(why=f"{name} is defined by itself")
-            known = module._values[key] = self._compute(module, name, before)
+            module.values[key] = Known(why=f"{name} is defined by itself")
+            known = module.values[key] = self._compute(module, name, before)
         if known.why:
             raise NotStatic(known.why)
         self.state.assumed |= known.assumed
         return known.value
 
-    def _compute(self, module: Module, name: str, before: int | None) -> _Known:
+    def _compute(self, module: Module, name: str, before: int | None) -> Known:
         outer, self.state.assumed = self.state.assumed, {}
         try:
-            return _Known(self._find(module, name, before), self.state.assumed)
+            return Known(self._find(module, name, before), self.state.assumed)
         except NotStatic as why:
-            return _Known(why=str(why))
+            return Known(why=str(why))
         except (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, AttributeError, OverflowError) as bad:
-            return _Known(why=f"{name}: {type(bad).__name__}: {bad}")
+            return Known(why=f"{name}: {type(bad).__name__}: {bad}")
         finally:
             self.state.assumed = outer
 
@@ -377,8 +198,8 @@ class _Interpreter:
             return _Function(candidates[0], module, {})
         if name in module.imports:
             return self._imported(module, module.imports[name])
-        if name in _PURE:
-            return _Builtin(name, _PURE[name])
+        if name in PURE:
+            return _Builtin(name, PURE[name])
         if name in ("filter", "map"):
             return _Builtin(name, tuple)
         raise NotStatic(f"{name} is not known")
@@ -462,10 +283,10 @@ class _Interpreter:
         return made
 
     def _binop(self, node: ast.BinOp, local: Mapping[str, Any]) -> Any:
-        return _BINARY[type(node.op)](self.value(node.left, local), self.value(node.right, local))
+        return BINARY[type(node.op)](self.value(node.left, local), self.value(node.right, local))
 
     def _unaryop(self, node: ast.UnaryOp, local: Mapping[str, Any]) -> Any:
-        return _UNARY[type(node.op)](self.value(node.operand, local))
+        return UNARY[type(node.op)](self.value(node.operand, local))
 
     def _boolop(self, node: ast.BoolOp, local: Mapping[str, Any]) -> Any:
         result: Any = None
@@ -485,7 +306,7 @@ class _Interpreter:
         left = self.truth_checked(node.left, local)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.truth_checked(right_node, local)
-            if not _COMPARE[type(op)](_plain(left), _plain(right)):
+            if not COMPARE[type(op)](plain(left), plain(right)):
                 return False
             left = right
         return True
@@ -502,7 +323,7 @@ class _Interpreter:
             if isinstance(part, ast.FormattedValue):
                 if part.format_spec is not None:
                     raise NotStatic(f"{shown(node)} is a formatted string")
-                parts.append(str(_scalar(self.truth_checked(part.value, local))))
+                parts.append(str(scalar(self.truth_checked(part.value, local))))
             else:
                 parts.append(str(self.value(part, local)))
         return "".join(parts)
@@ -533,7 +354,7 @@ class _Interpreter:
             if found is not None and (node.attr in found.binders or node.attr in found.functions):
                 return self.global_name(found, node.attr, None)
             return _Path(f"{owner.dotted}.{node.attr}")
-        for kind, methods in _METHODS.items():
+        for kind, methods in METHODS.items():
             if isinstance(owner, kind) and node.attr in methods:
                 return _Builtin(node.attr, getattr(owner, node.attr))
         raise NotStatic(f"{shown(node)} is not known")
@@ -553,16 +374,16 @@ class _Interpreter:
                 yield from self._comprehension_rows(rest, inner)
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, local: Mapping[str, Any]) -> Any:
-        return _limited(self.value(node.elt, row) for row in self._comprehension_rows(node.generators, local))
+        return limited(self.value(node.elt, row) for row in self._comprehension_rows(node.generators, local))
 
     _generatorexp = _listcomp
 
     def _setcomp(self, node: ast.SetComp, local: Mapping[str, Any]) -> Any:
-        return set(_limited(self.value(node.elt, row) for row in self._comprehension_rows(node.generators, local)))
+        return set(limited(self.value(node.elt, row) for row in self._comprehension_rows(node.generators, local)))
 
     def _dictcomp(self, node: ast.DictComp, local: Mapping[str, Any]) -> Any:
         rows = self._comprehension_rows(node.generators, local)
-        return dict(_limited((self.value(node.key, row), self.value(node.value, row)) for row in rows))
+        return dict(limited((self.value(node.key, row), self.value(node.value, row)) for row in rows))
 
     def iterable(self, node: ast.expr, local: Mapping[str, Any]) -> list[Any]:
         value = self.value(node, local)
@@ -573,17 +394,21 @@ class _Interpreter:
     # --- calls ---
 
     def _call(self, node: ast.Call, local: Mapping[str, Any]) -> Any:
-        if _last_name(node.func) == "Config":
+        if last_name(node.func) == "Config":
             return self._config(node, local)
         called = self.value(node.func, local)
         if isinstance(called, _Path):
             if called.dotted in _ENVIRONMENT_CALLS:
                 return self._environment(node, local)
-            known = _PURE.get(called.dotted)
+            known = PURE.get(called.dotted)
             if known is None and called.dotted.rpartition(".")[2] in ("cdiv", "next_power_of_2"):
-                known = _PURE[f"triton.{called.dotted.rpartition('.')[2]}"]
+                known = PURE[f"triton.{called.dotted.rpartition('.')[2]}"]
             if called.dotted.endswith(("itertools.product", "itertools.chain")):
-                known = _PURE[called.dotted]
+                known = PURE[called.dotted]
+            if known is None and called.dotted.endswith("Layout"):
+                known = self._layout(node)
+            if known is None and called.dotted.rpartition(".")[2] == "constexpr" and len(node.args) == 1:
+                return self.value(node.args[0], local)
             if known is None:
                 raise NotStatic(f"{shown(node)} is not computed")
             called = _Builtin(called.dotted, known)
@@ -611,12 +436,23 @@ class _Interpreter:
             return [row for row, kept in made if kept] if called.name == "filter" else [new for _, new in made]
         key = kwargs.get("key")
         if isinstance(key, _Function):
-            kwargs["key"] = lambda item: _plain(self.apply(key, [item], {}))
+            kwargs["key"] = lambda item: plain(self.apply(key, [item], {}))
         result = called.call(*args, **kwargs)
         grown = getattr(called.call, "__self__", None)
         if isinstance(grown, (list, dict)) and len(grown) > MAX_ITEMS:
             raise NotStatic(f"more than {MAX_ITEMS:,} items")
         return result
+
+    @staticmethod
+    def _layout(node: ast.Call) -> Callable[..., ConstexprText]:
+        """A Gluon layout, which is a value of a constexpr: its text with every argument worked out."""
+        name = last_name(node.func)
+
+        def written(*args: Any, **kwargs: Any) -> ConstexprText:
+            parts = [_constexpr_text(a) for a in args] + [f"{k}={_constexpr_text(v)}" for k, v in kwargs.items()]
+            return ConstexprText(f"gl.{name}({', '.join(parts)})")
+
+        return written
 
     def apply(self, function: _Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of the source."""
@@ -665,7 +501,7 @@ class _Interpreter:
         name = self.value(node.args[0], local)
         rest = [*node.args[1:], *(k.value for k in node.keywords if k.arg == "default")]
         value = self.value(rest[0], local) if rest else None
-        self.state.assumed[str(name)] = "not set" if value is None else repr(_scalar(value))
+        self.state.assumed[str(name)] = "not set" if value is None else repr(scalar(value))
         return value
 
     def _config(self, node: ast.Call, local: Mapping[str, Any]) -> ConfigValue:
@@ -702,7 +538,7 @@ class _Interpreter:
             value = self.value(node, local)
         except NotStatic:
             return SourceText(shown(node))
-        return value if _is_scalar(value) else SourceText(shown(node))
+        return value if is_scalar(value) else SourceText(shown(node))
 
     # --- statements ---
 
@@ -769,7 +605,7 @@ class _Interpreter:
             raise NotStatic(f"{shown(statement.target)} is not followed")
         old = self.name(statement.target.id, local)
         new = self.value(statement.value, local)
-        local[statement.target.id] = _BINARY[type(statement.op)](old, new)
+        local[statement.target.id] = BINARY[type(statement.op)](old, new)
 
     def _for(self, statement: ast.For, local: dict[str, Any]) -> None:
         for item in self.iterable(statement.iter, local):
@@ -782,9 +618,3 @@ class _Interpreter:
             except _Break:
                 return
         self.run(statement.orelse, local)
-
-
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

@@ -71,6 +71,7 @@ def _element(name: str) -> str:
     if name not in ELEMENT_TYPES:
         close = nearest(name, [*ELEMENT_TYPES, *TYPE_ALIASES])
         hint = f"; did you mean {' or '.join(close)}?" if close else f"; known: {', '.join(ELEMENT_TYPES)}"
+        hint += "; *bf16 is a pointer, tensordesc<bf16[64, 64]> a descriptor with its block shape"
         raise ValueError(f"unknown type {name!r}{hint}")
     return name
 

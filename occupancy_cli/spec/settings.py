@@ -35,12 +35,24 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Setting]:
         if name in found:
             hint = f"Several values are one --set {name}=VALUE,VALUE."
             raise InputError(f"{name} is set twice", where=f"--set {text}", hint=hint)
-        found[name] = Setting(tuple(parse_value(v) for v in values.split(",")), "--set")
+        found[name] = Setting(tuple(parse_value(v) for v in split_outside_brackets(values)), "--set")
         for value in found[name].values:
             check_launch_option(name, value, f"--set {text}")
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{value} is not a finite number", where=f"--set {text}")
     return found
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """The parts of `text` between the commas that stand outside brackets: a layout may have its own."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def parse_value(text: str) -> Value:

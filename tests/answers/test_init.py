@@ -132,6 +132,21 @@ def test_what_is_not_there_is_one_error(norm_file: Path, kernel: str, says: str)
     assert "Traceback" not in done.stderr
 
 
+def test_what_launches_give_is_not_asked_for(tmp_path: Path) -> None:
+    """Through a launcher: its options, the constexpr that stands at its place, the integers that are written there."""
+    body = KERNEL.split("def launch")[0].replace("ROWS = int", "ROW = int")
+    launch = "def launch(x, go):\n    go(norm, (4,), x, x, x, x, 512, 1e-6, 64, 2, 1024, num_warps=w(), num_stages=2)\n"
+    (tmp_path / "k.py").write_text(body + launch)
+    found = write_skeleton(tmp_path / "k.py", "norm", lambda name: f"k.py:{name}")
+    (tmp_path / "k.yaml").write_text(filled(found.text))
+    spec, _ = load_spec(tmp_path / "k.yaml")
+    assert spec.shapes == {"n_cols": 512, "rows_total": 64}
+    assert spec.constexprs == {"ROWS": 2, "BLOCK": 1024}
+    assert spec.configs == [{"num_stages": 2}]
+    assert "# Not read: k.py:" in found.text and "num_warps=w()" in found.text
+    assert found.to_fill == ("grid.x",)
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize(
     ("kernel", "values"),

@@ -557,7 +557,7 @@ def test_a_warm_analyze_imports_neither_triton_nor_numpy_nor_starts_a_worker(ker
     flags = ["--arg", "x_ptr=*fp32", "--arg", "n=i32=4096", "--set", "num_warps=4"]
     code = (
         "import sys; from occupancy_cli.cli.app import app;"
-        "from occupancy_cli.compile import client; client.WorkerClient.ask = None;"
+        "from occupancy_cli.compile import worker_client as client; client.WorkerClient.ask = None;"
         f"app(['analyze', {str(kernel_file) + ':plain'!r}, *{flags}], standalone_mode=False);"
         "print([m for m in ('triton', 'numpy', 'torch', 'small') if m in sys.modules])"
     )

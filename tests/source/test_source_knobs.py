@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 
 from occupancy_cli.cli.knobs_command import config_summary, knobs
 from occupancy_cli.errors import InputError
+from occupancy_cli.source.bounded_operations import NotStatic
+from occupancy_cli.source.module_names import Module
 from occupancy_cli.source.source_knobs import SourceKnobs, locate, read_knobs, resolve_import
-from occupancy_cli.source.static_values import ConfigValue, Evaluation, Module, NotStatic, evaluate
+from occupancy_cli.source.static_values import ConfigValue, Evaluation, evaluate
 
 KERNEL = """
 import os
