@@ -518,8 +518,8 @@ def test_describe_lists_params_configs_and_heuristics(kernel_file: Path) -> None
     assert found.arguments == ("x_ptr", "y_ptr", "n", "factor")
     assert found.constexprs == ("BLOCK", "EVEN")
     assert found.heuristics == ("EVEN",)
-    assert [c["BLOCK"] for c in found.autotune["configs"]] == [64, 64, 128, 128]
-    assert found.autotune["key"] == ["n"]
+    assert [c["BLOCK"] for c in found.autotune.configs] == [64, 64, 128, 128]
+    assert found.autotune.key == ("n",)
 
 
 def test_other_workers_start_while_one_describes_and_end_with_the_service(tmp_path: Path) -> None:
@@ -620,7 +620,7 @@ def test_an_edit_of_what_the_kernel_file_reads_misses(tmp_path: Path) -> None:
             described = service.describe(call.source, SM120)
             assert described.autotune is not None
             left = service.pruned_configs(call)
-        return [c["BLOCK"] for c in described.autotune["configs"]], [c["BLOCK"] for c in left]
+        return [c["BLOCK"] for c in described.autotune.configs], [c["BLOCK"] for c in left]
 
     assert blocks() == ([64], [64])
     (folder / "a.json").write_text("[64, 128]")
@@ -646,7 +646,7 @@ def test_files_beside_the_kernel_named_as_the_standard_librarys_take_nobodys_pla
     with CompileService(limits=QUICK, jobs=1) as service:
         for outcome in service.compile_all([one, named]):
             assert outcome.ok, outcome.message
-            assert outcome.timings
+            assert outcome.times
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path) -> None:
@@ -717,7 +717,7 @@ def test_what_a_kernel_asked_its_gpu_holds_for_such_gpus_alone(tmp_path: Path) -
                 source = KernelSource("counts", str(asking))
                 described = service.describe(source, target)
                 assert described.autotune is not None
-                programs += [config["PROGRAMS"] for config in described.autotune["configs"]]
+                programs += [config["PROGRAMS"] for config in described.autotune.configs]
                 call = CompileRequest(source, target, arguments, (), ())
                 tried += len(service.pruned_configs(call))
                 of_both = dataclasses.replace(request(silent), target=target)
