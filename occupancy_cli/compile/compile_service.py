@@ -359,6 +359,14 @@ class CompileService:
         elif self.cache is not None and seen.made_by == self.triton:
             self.cache.put(key, value, seen.depends_on, triton=self.triton, seconds=seconds, kernel=str(source))
 
+    def said_of_keeping(self) -> list[str]:
+        """What a person should know of what was not kept, a line each."""
+        lines = [self.cache.notice] if self.cache is not None and self.cache.notice else []
+        for kernel, reasons in self.unkept.items():
+            more = f", and {len(reasons) - 1} more (`occupancy cache` lists them)" if len(reasons) > 1 else ""
+            lines.append(f"not kept for the next run: {kernel}, since {reasons[0]}{more}")
+        return lines
+
     def _agree(self, facts: Iterable[Fact], kernel: str) -> None:
         """Take note of what an answer was made from; `SourcesChanged` when an earlier one saw it otherwise."""
         for fact in facts:
