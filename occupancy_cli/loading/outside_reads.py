@@ -340,7 +340,7 @@ def _note_path(kind: Kind, value: Any, recordings: list[Recording], frame: Frame
         return
     if _is_left_out(path):
         return
-    if kind in ("content", "names") and path.startswith(("/proc/", "/sys/", "/dev/")):
+    if kind in ("content", "names") and f"{path}/".startswith(("/proc/", "/sys/", "/dev/")):
         _refuse(f"reads {path}", frame, recordings)
         return
     if kind == "content":
@@ -575,14 +575,19 @@ def _look_dir_fd(what: str) -> Look:
 
 def _refusing(what: str) -> Look:
     def look(recordings: list[Recording], frame: FrameType, *_a: Any, **_k: Any) -> None:
-        if not _is_own_affair(frame):
+        if not (what.startswith(_MAY_BE_OWN) and _is_own_affair(frame)):
             _refuse(what, frame, recordings)
 
     return look
 
 
+_MAY_BE_OWN = ("reads the clock", "takes a random number", "reads the number of a process")
+
+
 def _is_own_affair(frame: FrameType | None) -> bool:
     """Whether a read of the clock and the like stays inside the module of the standard library that reads."""
+    while frame is not None and frame.f_globals.get("__name__") == "random":
+        frame = frame.f_back
     if frame is None or _sort_of(frame.f_code.co_filename) != "stdlib":
         return False
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OWN_AFFAIR
@@ -703,7 +708,6 @@ def _watch_environment() -> None:
     """Reads of `os.environ` and `os.environb`, one variable or all of them."""
     cls: Any = type(os.environ)
     read = cls.__getitem__
-    this_module = os.__file__
 
     def note(name: Any, frame: FrameType) -> None:
         if not _active or getattr(_busy, "on", False):
@@ -744,7 +748,7 @@ def _watch_environment() -> None:
 
     def raw(self: Any) -> Any:
         frame = sys._getframe(1)
-        if frame.f_code.co_filename != this_module and (recordings := _counts(frame)):
+        if frame.f_globals.get("__name__") != "os" and (recordings := _counts(frame)):
             _note("variables", "", recordings)
             for name in list(_given):
                 note(name, frame)

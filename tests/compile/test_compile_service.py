@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from occupancy_cli.answers.analyze import compile_points, time_on
-from occupancy_cli.compile.compile_service import CompileService, triton_version
+from occupancy_cli.compile.compile_service import CompileService, perform, triton_version
 from occupancy_cli.compile.request import (
     ArgumentValue,
     CompileRequest,
@@ -28,7 +28,9 @@ from occupancy_cli.compile.request import (
     specialization_class,
 )
 from occupancy_cli.compile.result_cache import ResultCache
+from occupancy_cli.compile.typed_json import to_json
 from occupancy_cli.compile.worker_client import Limits
+from occupancy_cli.compile.worker_messages import AskHealth, Health
 from occupancy_cli.errors import CompileError, InputError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.model.launch_options import DEFAULTS
@@ -141,12 +143,11 @@ def test_default_options_are_tritons() -> None:
 
 
 def test_no_internal_of_triton_has_moved() -> None:
-    from occupancy_cli.compile.compile_service import perform
-
-    answer = perform({"action": "health", "arch": 120}, QUICK)
-    assert answer["missing_internals"] == []
-    assert answer["supported"] is True
-    assert answer["triton"] == triton_version()
+    answer = perform(AskHealth(120), QUICK).answer
+    assert isinstance(answer, Health)
+    assert answer.missing_internals == ()
+    assert answer.supported is True
+    assert answer.triton == triton_version()
 
 
 @pytest.mark.parametrize(
@@ -172,11 +173,15 @@ def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, 
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
         from occupancy_cli.compile import triton_front
         from occupancy_cli.compile import worker
+        from occupancy_cli.compile.request import CompileRequest
+        from occupancy_cli.compile.typed_json import from_json
+        from occupancy_cli.loading import outside_reads
         from triton.backends.nvidia import compiler
         from triton.backends.nvidia.compiler import CUDABackend
-        message = json.load(sys.stdin)
-        triton_front.install_driver(**message["target"])
-        kernel = worker._kernel(message["source"])
+        outside_reads.install()
+        asked = from_json(CompileRequest, sys.stdin.read())
+        triton_front.install_driver(**vars(asked.target))
+        kernel = worker._kernel(asked.source)
         values = {"x_ptr": triton_front.TensorStandIn("fp32", 16), "n": 4096, "BLOCK": 64}
         """
     )
@@ -189,7 +194,7 @@ def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, 
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], input=json.dumps(request(kernel_file).to_message()),
+        [sys.executable, "-c", script], input=to_json(request(kernel_file)),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert says in done.stdout, done.stderr[-2000:]
@@ -217,20 +222,22 @@ def test_what_is_kept_is_found_by_a_launch(kernel_file: Path, tmp_path: Path) ->
     entries = sorted(p.name for p in (tmp_path / "triton").iterdir())
     script = textwrap.dedent(
         """
-        import json, sys
+        import sys
         from occupancy_cli.compile import triton_front
         from occupancy_cli.compile import worker
         from occupancy_cli.compile.request import CompileRequest
-        message = json.load(sys.stdin)
-        triton_front.install_driver(**message["target"])
-        _, jit = triton_front.layers(worker._kernel(message["source"]))
-        request = CompileRequest.from_message(message)
+        from occupancy_cli.compile.typed_json import from_json
+        from occupancy_cli.loading import outside_reads
+        outside_reads.install()
+        request = from_json(CompileRequest, sys.stdin.read())
+        triton_front.install_driver(**vars(request.target))
+        _, jit = triton_front.layers(worker._kernel(request.source))
         values = {a.name: worker._stand_in(a) for a in request.arguments}
         jit.warmup(grid=(1,), **values, **dict(request.constexprs), **dict(request.options))
         """
     )
     env = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "triton"), "TRITON_DEFAULT_FP_FUSION": "1"}
-    subprocess.run([sys.executable, "-c", script], input=json.dumps(one.to_message()), text=True, check=True, env=env)
+    subprocess.run([sys.executable, "-c", script], input=to_json(one), text=True, check=True, env=env)
     assert entries and sorted(p.name for p in (tmp_path / "triton").iterdir()) == entries
 
 
@@ -296,10 +303,11 @@ def plain(x_ptr, n, BLOCK: tl.constexpr):
         ("import ctypes; ctypes.string_at(0)", "crash", "ended by SIGSEGV"),
         ("if os.fork() == 0: time.sleep(60)\nos._exit(7)", "crash", "ended by itself with exit code 7"),
         (
-            "for f in range(3, 30):\n    if os.path.exists(f'/proc/self/fd/{f}'):\n        try: os.write(f, b'{}\\n')\n"
-            "        except OSError: pass",
+            # Not the descriptors that programs have: the channel itself, looked for in all of them.
+            "for f in range(3, 1024):\n    if os.path.exists(f'/proc/self/fd/{f}'):\n"
+            "        try: os.write(f, b'{\"Warmed\": {}}\\n')\n        except OSError: pass",
             "crash",
-            "answered what was not asked",
+            "bad.py:plain loads writes to the compiler process's answers",
         ),
         (
             "class E(Exception):\n    def __str__(self): raise ValueError\nsys.exit(E())",
@@ -557,7 +565,7 @@ def test_a_warm_analyze_imports_neither_triton_nor_numpy_nor_starts_a_worker(ker
     flags = ["--arg", "x_ptr=*fp32", "--arg", "n=i32=4096", "--set", "num_warps=4"]
     code = (
         "import sys; from occupancy_cli.cli.app import app;"
-        "from occupancy_cli.compile import client; client.WorkerClient.ask = None;"
+        "from occupancy_cli.compile import worker_client as client; client.WorkerClient.ask = None;"
         f"app(['analyze', {str(kernel_file) + ':plain'!r}, *{flags}], standalone_mode=False);"
         "print([m for m in ('triton', 'numpy', 'torch', 'small') if m in sys.modules])"
     )
