@@ -346,7 +346,7 @@ def _known(path: Path, header: TimesHeader) -> tuple[bool, set[str]]:
             hint="Their times do not belong together: write to another file.",
         )
     _end_line(path)
-    return True, {row_key(row, header.identity) for row in times.rows}
+    return True, {row_key(row.names, header.identity) for row in times.rows}
 
 
 def _end_line(path: Path) -> None:

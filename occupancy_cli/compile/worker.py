@@ -228,6 +228,7 @@ def _remembering(source: KernelSource, work: Callable[[], T]) -> tuple[T, Seen]:
     seen = Recording()
     seen.add(loaded.seen)
     seen.add(_of_the_compiler())
+    seen = seen.without_what_children_write()
     # What was seen before the work is looked at again after it: another state then may have been read in between.
     changed = seen.changed()
     told = tuple((name, int(getattr(device, name))) for name in sorted(loaded.asked | asked))

@@ -122,6 +122,7 @@ _REFUSED_EVENTS = {
     "ctypes.dlsym": "calls a library",
     "fcntl.ioctl": "asks a device",
 }
+_OF_CHILDREN = ("starts a process", "forks", "starts a program")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
 _WRITES = os.O_WRONLY | os.O_RDWR
 _LISTED = 1024
@@ -156,6 +157,18 @@ class Recording:
         self.written |= other.written
         self.owned |= other.owned
         self.refusals.update(other.refusals)
+
+    def without_what_children_write(self) -> Recording:
+        """The same, of sources alone where the code starts processes: it may be they that change the files it reads.
+
+        A result with such a refusal is never kept; whether its sources stayed the same still decides a report.
+        """
+        if not any(reason.endswith(_OF_CHILDREN) for reason in self.refusals):
+            return self
+        sources = {
+            k: v for k, v in self.facts.items() if k[0] == "module" or (k[0] == "content" and k[1].endswith(".py"))
+        }
+        return Recording(self.forced, sources, self.written, self.owned, self.refusals)
 
     def as_facts(self) -> tuple[Fact, ...]:
         """The facts, sorted."""

@@ -28,7 +28,7 @@ from occupancy_cli.compile.request import (
     specialization_class,
 )
 from occupancy_cli.compile.result_cache import ResultCache
-from occupancy_cli.compile.typed_json import to_json
+from occupancy_cli.compile.typed_json import to_json, to_plain
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.compile.worker_messages import AskHealth, Health
 from occupancy_cli.errors import CompileError, InputError
@@ -75,11 +75,14 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
         from occupancy_cli.compile import triton_front
         from occupancy_cli.compile import worker
         from occupancy_cli.compile.request import CompileRequest
+        from occupancy_cli.compile.typed_json import from_plain
+        from occupancy_cli.loading import outside_reads
+        outside_reads.install()
         tool = Path(triton_front.LOCATION) / "backends/nvidia/bin/cuobjdump"
         for message in json.load(sys.stdin):
-            request = CompileRequest.from_message(message)
+            request = from_plain(CompileRequest, message)
             triton_front.install_driver(**message["target"])
-            kernel = worker._kernel(message["source"])
+            kernel = worker._kernel(request.source)
             values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
             values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
             _, jit = triton_front.layers(kernel)
@@ -93,7 +96,7 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
             print(json.dumps(found))
         """
     )
-    messages = json.dumps([r.to_message() for r in requests])
+    messages = json.dumps([to_plain(r) for r in requests])
     done = subprocess.run([sys.executable, "-c", script], input=messages, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -739,7 +742,8 @@ def test_what_a_kernel_asked_its_gpu_holds_for_such_gpus_alone(tmp_path: Path) -
     assert seen() == (expected, 4, 0)
     os.environ["KEEP_ALL"] = "0"
     try:
-        assert seen() == (expected, 2, 0)
+        # What pruning read counts for later compiles of the same process too: the kernel may have kept it.
+        assert seen() == (expected, 2, 2)
     finally:
         del os.environ["KEEP_ALL"]
 
