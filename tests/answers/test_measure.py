@@ -55,11 +55,11 @@ def test_points_and_rows(tmp_path: Path) -> None:
     times = read_times(out)
     assert times.header.gpu == "h200-sxm" and times.header.device == "NVIDIA H200"
     assert times.header.l2.startswith("warm") and times.header.date == "2026-01-02"
-    assert [r["batch"] for r in times.rows] == [8] * 8 + [4] * 8  # the order of the batches as given
-    for row in times.rows:
+    assert [r.names["batch"] for r in times.rows] == [8] * 8 + [4] * 8  # the order of the batches as given
+    for row in (measured.row for measured in times.rows):
         assert row["us_total"] == formula_us(4096, row["BLOCK"], row["nsplit"])
         assert row["us_split"] == row["us_total"] - 1
-        assert row["grid"] == [row["batch"], row["nsplit"]]
+        assert row["grid"] == (row["batch"], row["nsplit"])
         assert {"TARGET", "num_warps", "num_stages", "tiles", "tiles_per_split", "smem", "regs", "spills"} <= set(row)
     assert timer.asked[0][0] == ("split_sum", "combine")
 
@@ -75,7 +75,7 @@ def test_resume_after_an_interrupt(tmp_path: Path) -> None:
     again = FormulaTimer()
     done = run(spec, out, again, batches=(8,))
     assert (done.known, done.written, len(again.asked)) == (3, 5, 5)
-    rows = read_times(out).rows
+    rows = [measured.names for measured in read_times(out).rows]
     assert len(rows) == 8 and len({(r["BLOCK"], r["nsplit"]) for r in rows}) == 8
 
 
@@ -108,7 +108,7 @@ def test_throttled_points_are_marked(tmp_path: Path) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
     done = run(spec, out, FormulaTimer(throttled=("power cap",)), batches=(8,), nsplits=(1,))
     assert done.marked == done.written == 2  # nsplit 1 of both configs
-    assert {tuple(r["throttled"]) for r in read_times(out).rows} == {("power cap",)}
+    assert {r.figures.throttled for r in read_times(out).rows} == {("power cap",)}
 
 
 @pytest.mark.compiles
@@ -145,7 +145,7 @@ def test_files_that_are_no_times(tmp_path: Path) -> None:
     for text, problem in (
         ("", "does not start with the line"),
         ('{"a": 1}\n', "does not start with the line"),
-        ('{"schema": "occupancy/times/1"}\n', "the first line is incomplete"),
+        ('{"schema": "occupancy/times/1"}\n', "the first line is not in order: kernel is missing"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=problem):
@@ -163,7 +163,7 @@ def test_bad_rows_are_named_and_gzip_is_read(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(text.encode()))
     assert read_times(packed).rows == read_times(out).rows
     out.write_text(text + '{"us_total": 0}\n')
-    with pytest.raises(InputError, match=r"times.jsonl:4: a point has no time"):
+    with pytest.raises(InputError, match=r"times.jsonl:4: us_total is 0: a launch takes"):
         read_times(out)
     packed.write_bytes(gzip.compress(text.encode())[:-20])
     with pytest.raises(InputError, match="cannot be read"):
