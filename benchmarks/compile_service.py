@@ -37,8 +37,13 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from occupancy_cli.compile.request import CompileRequest
+from occupancy_cli.compile.typed_json import to_plain
+from occupancy_cli.compile.worker_messages import Compile, Compiled, answer_of, message_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "compile_service.json"
@@ -92,15 +97,18 @@ BARE = textwrap.dedent(
     from occupancy_cli.compile import triton_front
     from occupancy_cli.compile import worker
     from occupancy_cli.compile.request import CompileRequest
+    from occupancy_cli.compile.typed_json import from_plain
+    from occupancy_cli.loading import outside_reads
+    outside_reads.install()
     def cpu():
         times = os.times()
         return sum(times[:4])
 
     wall = spent = 0.0
     for message in json.load(sys.stdin):
-        request = CompileRequest.from_message(message)
+        request = from_plain(CompileRequest, message)
         triton_front.install_driver(**message["target"])
-        kernel = worker._kernel(message["source"])
+        kernel = worker._kernel(request.source)
         values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
         values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
         _, jit = triton_front.layers(kernel)
@@ -120,6 +128,11 @@ PASSES = textwrap.dedent(
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
     from occupancy_cli.compile import triton_front
     from occupancy_cli.compile import worker
+    from occupancy_cli.compile.request import CompileRequest
+    from occupancy_cli.compile.typed_json import from_plain
+    from occupancy_cli.compile.worker_messages import Compile
+    from occupancy_cli.loading import outside_reads
+    outside_reads.install()
     from triton.backends.nvidia.compiler import CUDABackend
     from triton.compiler.compiler import ASTSource
     inside = 0.0
@@ -140,7 +153,8 @@ PASSES = textwrap.dedent(
 
     for owner, name in ((ASTSource, "make_ir"), *((CUDABackend, n) for n in ("make_ttir", "make_ttgir", "make_llir"))):
         timed(owner, name)
-    messages = [{"action": "compile", "request": {**m, "stop_above": -1}} for m in json.load(sys.stdin)]
+    requests = [from_plain(CompileRequest, {**m, "stop_above": -1}) for m in json.load(sys.stdin)]
+    messages = [Compile(request) for request in requests]
     worker._answer(messages[0])
     inside, start = 0.0, time.process_time()
     for message in messages:
@@ -180,8 +194,8 @@ def median_ratio(pairs: list[tuple[float, float]]) -> float:
     return statistics.median(a / b for a, b in pairs)
 
 
-def requests(gpu_name: str, sets: list[str]) -> list[dict[str, Any]]:
-    """The distinct launches of the shipped kernel's configs at these settings, as messages."""
+def requests(gpu_name: str, sets: list[str]) -> list[CompileRequest]:
+    """The distinct launches of the shipped kernel's configs at these settings."""
     from occupancy_cli import load_gpu
     from occupancy_cli.compile.compile_service import CompileService
     from occupancy_cli.plan.kernel_input import read_kernel_input
@@ -192,11 +206,11 @@ def requests(gpu_name: str, sets: list[str]) -> list[dict[str, Any]]:
     with CompileService() as service:
         kernel = prepare(read_kernel_input(None), gpu, service.describe, parse_settings(sets), {})
         chosen = {launch.request.key(): launch.request for p in points(kernel, gpu, None) for launch in p.launches}
-    return [r.to_message() for r in chosen.values()]
+    return list(chosen.values())
 
 
 def cold(rounds: int) -> dict[str, float]:
-    messages = json.dumps(requests("h200", CONFIGS[1::2]))
+    messages = json.dumps([to_plain(r) for r in requests("h200", CONFIGS[1::2])])
     ours, bare = [], []
     for _ in range(rounds):
         _, said = run(["-c", BARE], stdin=messages)
@@ -219,20 +233,25 @@ def cap(rounds: int) -> dict[str, Any]:
     """Processor and clock time of a worker and its ptxas: early and whole compiles of each launch in turn."""
     from occupancy_cli.compile.worker_client import Limits, WorkerClient
 
-    launches = [m for m in requests(CAP_GPU, CAP_SETS) if m["source"]["kernel"] != "combine_kernel"]
-    limit = launches[0]["target"]["shared_per_cta_optin_bytes"]
+    launches = [m for m in requests(CAP_GPU, CAP_SETS) if m.source.kernel != "combine_kernel"]
+    limit = launches[0].target.shared_per_cta_optin_bytes
     spent: dict[tuple[str, str], list[float]] = {}
     client = WorkerClient(Limits(600, 0))
 
-    def compile_once(message: dict[str, Any], stop_above: int | None) -> tuple[Spent, int]:
+    def ask(request: CompileRequest, stop_above: int | None) -> int:
+        answer = answer_of(client.ask(message_text(Compile(replace(request, stop_above=stop_above)))).text)
+        assert isinstance(answer, Compiled)
+        return answer.record.resources.shared_bytes
+
+    def compile_once(request: CompileRequest, stop_above: int | None) -> tuple[Spent, int]:
         process = client._process
         assert process is not None
         before, start = cpu_seconds_of(process.pid), time.perf_counter()
-        answer = client.ask({"action": "compile", "request": {**message, "stop_above": stop_above}})
-        return Spent(time.perf_counter() - start, cpu_seconds_of(process.pid) - before), answer["shared_bytes"]
+        shared = ask(request, stop_above)
+        return Spent(time.perf_counter() - start, cpu_seconds_of(process.pid) - before), shared
 
     try:
-        client.ask({"action": "compile", "request": {**launches[0], "stop_above": None}})  # imports count for neither
+        ask(launches[0], None)  # imports count for neither
         for _ in range(rounds):
             for message in launches:
                 early, shared = compile_once(message, -1)
@@ -297,7 +316,7 @@ def memory() -> dict[str, float]:
     peak = 0
     try:
         for message in requests("h200", CONFIGS[1::2])[:8]:
-            client.ask({"action": "compile", "request": message})
+            client.ask(message_text(Compile(message)))
             assert client._process is not None
             status = Path(f"/proc/{client._process.pid}/status").read_text()
             peak = max(peak, int(status.partition("VmHWM:")[2].split()[0]))

@@ -11,6 +11,7 @@ from typing import Any
 from occupancy_cli.answers.measure import Machine
 from occupancy_cli.compile.request import CompileRequest
 from occupancy_cli.device.gpu_state import Reading
+from occupancy_cli.device.launch_messages import LaunchedKernel
 from occupancy_cli.device.launch_timing import LaunchAnswer
 
 SOURCE = """
@@ -107,7 +108,7 @@ class FormulaTimer:
         if block in self.fails:
             return LaunchAnswer(problem=self.fails[block])
         us = 2 + 0.5 * values["tiles_per_split"]
-        launched = {"smem": 0, "regs": 20, "spills": 0, "ctas_per_sm": 16}
+        launched = LaunchedKernel(smem=0, regs=20, spills=0, ctas_per_sm=16)
         return LaunchAnswer(us, us + 1, 0.5, 1980, self.throttled, (launched,))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from occupancy_cli.compile.kept_timing import merged
+from occupancy_cli.compile.kernel_times import merged
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, merge_runs
 from occupancy_cli.model.launch_time import KernelLaunch

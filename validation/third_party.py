@@ -32,7 +32,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from occupancy_cli.compile.compile_service import CompileService, KernelDescription
+from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import OccupancyError
@@ -132,15 +133,15 @@ def guess_arguments(described: KernelDescription, pointers: set[str], element: s
 
 def guess_constexprs(described: KernelDescription) -> dict[str, Any]:
     """A value for each constexpr that neither the autotuner nor a heuristic sets."""
-    configs = (described.autotune or {}).get("configs") or [{}]
+    configs = (described.autotune.configs if described.autotune else ()) or ({},)
     set_by_tuner = set(configs[0])
     guessed: dict[str, Any] = {}
     for parameter in described.params:
-        name = parameter["name"]
-        if not parameter["constexpr"] or name in set_by_tuner or name in described.heuristics:
+        name = parameter.name
+        if not parameter.constexpr or name in set_by_tuner or name in described.heuristics:
             continue
-        if parameter["has_default"]:
-            guessed[name] = parameter["default"]
+        if parameter.has_default:
+            guessed[name] = parameter.default
         elif FLAG.match(name) and not re.match(r"^(norm|mask)_?size|block", name, re.I):
             guessed[name] = False
         elif DTYPE.search(name):
@@ -199,11 +200,11 @@ def analyze(
     except OccupancyError as bad:
         kind, message = bad.data.get("kind") or "input", " ".join([bad.problem, *bad.hint.split("\n")]).strip()
         return finished(result, started, kind, message)
-    result.configs = len((described.autotune or {}).get("configs") or [])
+    result.configs = len(described.autotune.configs if described.autotune else ())
     node = functions_of(path).get((kernel.name, kernel.place.line))
     pointers = pointer_parameters(node) if node is not None else set()
-    config = ((described.autotune or {}).get("configs") or [{}])[0]
-    names = {p["name"] for p in described.params}
+    config = ((described.autotune.configs if described.autotune else ()) or ({},))[0]
+    names = {p.name for p in described.params}
     constexprs = guess_constexprs(described)
     outcome = None
     for element in ("bf16", "fp32", "i32"):

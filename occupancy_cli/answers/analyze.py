@@ -92,10 +92,10 @@ def compile_points(
 def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:
     """The ids of the points whose config the kernel's own `prune_configs_by` leaves out for its arguments."""
     autotune = kernel.description.autotune
-    if autotune is None or not autotune["prunes"] or kernel.given.spec.configs != "autotune":
+    if autotune is None or not autotune.prunes or kernel.given.spec.configs != "autotune":
         return frozenset()
     left_out = set()
-    tuned = {n for c in autotune["configs"] for n in c}
+    tuned = {n for c in autotune.configs for n in c}
     kept: dict[CompileRequest, list[dict[str, Any]]] = {}
     for point in chosen:
         # What the pruning function sees is the call without the config: many points share it.
@@ -190,7 +190,7 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned
 
 def time_on(gpu: GpuProfile) -> TimeOn:
     """The GPU as a request names it, with the folder of its profile's own file for the worker that has to load it."""
-    from occupancy_cli.compile.kept_timing import digest_of
+    from occupancy_cli.compile.kernel_record import digest_of
 
     return TimeOn(gpu.id, digest_of(gpu), (str(Path(gpu.path).parent),) if gpu.path else ())
 

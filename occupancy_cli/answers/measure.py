@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,7 +26,8 @@ from occupancy_cli.answers.times_file import SCHEMA, Row, TimesHeader, read_time
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileRequest, KernelSource
 from occupancy_cli.device.gpu_state import Reading
-from occupancy_cli.device.launch_timing import LaunchAnswer, Launcher, Method
+from occupancy_cli.device.launch_messages import Method
+from occupancy_cli.device.launch_timing import LaunchAnswer, Launcher
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
@@ -316,7 +317,7 @@ def _time_all(
 
 
 def _measured(answer: LaunchAnswer, grid: tuple[int, ...], shared: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"grid": list(grid), **dict(answer.launched[0] if answer.launched else {})}
+    row: dict[str, Any] = {"grid": list(grid), **(asdict(answer.launched[0]) if answer.launched else {})}
     row |= {"us_split": answer.us_split, "us_total": answer.us_total}
     row |= {"spread_percent": round(answer.spread_percent, 2), "sm_clock_mhz": answer.sm_clock_mhz}
     if answer.throttled:
@@ -345,7 +346,7 @@ def _known(path: Path, header: TimesHeader) -> tuple[bool, set[str]]:
             hint="Their times do not belong together: write to another file.",
         )
     _end_line(path)
-    return True, {row_key(row, header.identity) for row in times.rows}
+    return True, {row_key(row.names, header.identity) for row in times.rows}
 
 
 def _end_line(path: Path) -> None:

@@ -5,13 +5,14 @@ Shared by `calibrate` (fits the model to the times) and `compare` (judges choice
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.answers.analyze import compile_points, stop_above
 from occupancy_cli.answers.recommend import Workload, candidate_of
-from occupancy_cli.answers.times_file import Row, Times, sources_sha256
+from occupancy_cli.answers.times_file import Measurement, Row, Times, sources_sha256
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -24,10 +25,15 @@ from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
 class MeasuredRow:
     """A row with its launches; `candidate` is None where the model says it cannot launch (`problem` says why)."""
 
-    row: Row
+    measurement: Measurement
     point: Point
     candidate: Candidate | None
     problem: str = ""
+
+    @functools.cached_property
+    def row(self) -> Row:
+        """The measurement as its line has it."""
+        return self.measurement.row
 
 
 @dataclass(frozen=True)
@@ -50,31 +56,52 @@ def measured_kernel(
     header = times.header
     if header.gpu != gpu.id:
         raise InputError(
-            f"the times were measured on {header.device} ({header.gpu}), not on {gpu.id}", where=times.path
+            f"the times were measured on {header.device} ({header.gpu}), not on {gpu.id}", where=f"{times.path}:1"
         )
+    for name, theirs, ours in (
+        ("compute_capability", header.compute_capability, gpu.compute_capability),
+        ("sm_count", header.sm_count, gpu.sm_count),
+    ):
+        if ours is not None and theirs != ours:
+            raise InputError(f"{name} is {theirs}; {gpu.id} has {ours}", where=f"{times.path}:1")
     notes = []
     if header.triton != service.triton:
         text = f"the times were measured with Triton {header.triton}, this is {service.triton}"
         if same_triton:
-            raise InputError(text, where=times.path, hint=f"Run it with Triton {header.triton}.")
+            raise InputError(text, where=f"{times.path}:1", hint=f"Run it with Triton {header.triton}.")
         notes.append(f"{text}: predictions are for other binaries than those that were timed")
     kernel = prepare(given, gpu, service.describe, {}, {})
     now = sources_sha256([kernel.source, *(site.source for site in kernel.followers)])
     if header.source_sha256 and now and header.source_sha256 != now:
         raise InputError(
-            "the kernel's source has changed since it was measured", where=times.path, hint="Measure it again."
+            "the kernel's source has changed since it was measured", where=f"{times.path}:1", hint="Measure it again."
         )
     rows, left_out = times.usable()
     if not rows:
         raise InputError("no usable point", where=times.path, hint="; ".join(left_out))
-    points = [point_of(kernel, gpu, row) for row in rows]
+    points = [_point_at(kernel, gpu, row, times.path) for row in rows]
     workload = Workload(cold=header.cold)
     found = []
     for row, analyzed in zip(rows, compile_points(kernel, gpu, service, points, timed=True), strict=True):
-        batch = int(row.get("batch", 1))
+        batch = analyzed.point.shapes.get("batch", 1)
         candidate, problem = candidate_of(kernel, gpu, batch, analyzed, workload)
         found.append(MeasuredRow(row, analyzed.point, candidate, problem))
     return MeasuredKernel(kernel, tuple(found), (*left_out, *notes))
+
+
+def _point_at(kernel: Kernel, gpu: GpuProfile, measured: Measurement, path: str) -> Point:
+    """The point of a measurement; an error names its line."""
+    where = f"{path}:{measured.line}"
+    for name in kernel.given.spec.shapes:
+        value = measured.names.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
+            raise InputError(f"{name} is {value}: no shape is below 0", where=where)
+    try:
+        return point_of(kernel, gpu, measured.row)
+    except InputError as bad:
+        raise InputError(
+            f"{bad.problem} ({bad.where})" if bad.where else bad.problem, where=where, hint=bad.hint
+        ) from bad
 
 
 def point_of(kernel: Kernel, gpu: GpuProfile, row: Row) -> Point:

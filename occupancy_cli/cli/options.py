@@ -117,6 +117,9 @@ def compile_service(
             if service.interrupted:  # what it misses is what Ctrl-C kept from it
                 raise KeyboardInterrupt from bad
             raise
+        finally:
+            for line in service.said_of_keeping():
+                typer.echo(line, err=True)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,10 @@
 
 Requests of one specialization class are one compile. Work goes to an executor of the standard interface
 (`concurrent.futures.Executor`): threads of this process that each own a worker process, or another engine's, such as
-dask's client. `perform` is the unit of work: it is given plain data, owns its worker, and returns plain data.
+dask's client. `perform` is the unit of work: it is given a message, owns its worker, and returns the answer.
+
+A run is of one state of its sources. Every answer says what it was made from, and two that saw different texts of one
+file end the run with that file's name (`SourcesChanged`).
 """
 
 from __future__ import annotations
@@ -14,18 +17,38 @@ import json
 import math
 import os
 import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Kind, Target
+from occupancy_cli.compile.kernel_record import ConfigValue, KernelDescription, KernelRecord
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.result_cache import FORMAT, ResultCache
-from occupancy_cli.compile.worker_client import Limits, WorkerClient, WorkerFailure, close_all
+from occupancy_cli.compile.typed_json import WrongData
+from occupancy_cli.compile.worker_client import Limits, WorkerClient, WorkerFailure, close_all, refused_answer
+from occupancy_cli.compile.worker_messages import (
+    Answer,
+    Compile,
+    Compiled,
+    Describe,
+    Described,
+    Failed,
+    Prune,
+    Pruned,
+    Request,
+    Seen,
+    Warm,
+    answer_of,
+    answers,
+    kernel_of,
+    message_text,
+)
 from occupancy_cli.errors import CompileError, InputError, MissingDependencyError
-from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.loading.outside_facts import Fact, World, is_of_files, is_written
 
 # Imported when there is something to compile: a run that finds all in the cache starts no thread and no worker.
 if TYPE_CHECKING:
@@ -35,7 +58,6 @@ _Index = tuple[str, Target, int | None, str]
 _own = threading.local()
 # Workers that import Triton while one looks at the kernel: how many there is work for is not known yet.
 _WARMED_AHEAD = 3
-_RESOURCE_FIELDS = tuple(KernelResources.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -49,23 +71,15 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class KernelDescription:
-    """A kernel's signature and what decorates it (see `triton_front.describe`)."""
+class Performed:
+    """What came of one message: the answer, and the end of what was printed meanwhile."""
 
-    name: str
-    params: tuple[Mapping[str, Any], ...]
-    autotune: Mapping[str, Any] | None
-    heuristics: tuple[str, ...]
+    answer: Answer
+    output: str = ""
 
-    @property
-    def constexprs(self) -> tuple[str, ...]:
-        """Names of the constexpr parameters."""
-        return tuple(p["name"] for p in self.params if p["constexpr"])
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Names of the other parameters."""
-        return tuple(p["name"] for p in self.params if not p["constexpr"])
+class SourcesChanged(InputError):
+    """What the answers of one run were made from changed on the way: they are of two states."""
 
 
 def _triton_file() -> Path:
@@ -90,8 +104,9 @@ def _ptxas_sizes() -> list[tuple[str, int]]:
     return sorted((file.name, file.stat().st_size) for file in tools.glob("ptxas*") if file.is_file())
 
 
-def perform(message: Mapping[str, Any], limits: Limits, run: str = "") -> dict[str, Any]:
-    """Answer one worker message with this thread's own worker process; a worker that dies gives an `error` answer.
+def perform(message: Request, limits: Limits, run: str = "") -> Performed:
+    """Answer one message with this thread's own worker process; a worker that dies, or answers what was not asked,
+    gives a `Failed`.
 
     A worker serves one `run`: an executor may live for days, and what its workers have loaded is as it was then.
     """
@@ -101,13 +116,25 @@ def perform(message: Mapping[str, Any], limits: Limits, run: str = "") -> dict[s
             client.close()
         client, _own.run = WorkerClient(limits), run
         _own.client = client
+    kernel = kernel_of(message)
     try:
-        return client.ask(message)
+        reply = client.ask(message_text(message), kernel)
     except WorkerFailure as failed:
-        return {"error": failed.kind, "message": failed.message, "output": failed.output}
+        return Performed(Failed(failed.kind, failed.message), failed.output)
     except OSError as bad:
         # No process, no memory for one, or no room for its files.
-        return {"error": "crash", "message": f"no compiler process could be started: {bad}", "output": ""}
+        return Performed(Failed("crash", f"no compiler process could be started: {bad}"))
+    try:
+        answer = answer_of(reply.text)
+    except WrongData as wrong:
+        client.refuse()
+        return Performed(Failed("crash", f"{refused_answer(kernel)} ({wrong})"), reply.output)
+    if not answers(message, answer):
+        client.refuse()
+        return Performed(Failed("crash", refused_answer(kernel)), reply.output)
+    if isinstance(answer, Failed) and answer.kind == "over_memory":
+        client.close()  # what took the memory may still hold it
+    return Performed(answer, reply.output)
 
 
 def cpu_count() -> int:
@@ -136,14 +163,18 @@ class CompileService:
         self.jobs = jobs or cpu_count()
         self.cache = cache
         self.triton = triton_version()
-        self._toolchain = {"triton": self.triton, "ptxas": _ptxas_sizes()}
+        self._toolchain = {"triton": self.triton, "ptxas": _ptxas_sizes(), "python": sys.version}
         self.interrupted = False
         self.compiled = 0
         self._run_id = os.urandom(8).hex()
         self._executor = executor
         self._progress = progress
         self._threads: ThreadPoolExecutor | None = None
-        self._submitted: set[Future[dict[str, Any]]] = set()
+        self._submitted: set[Future[Performed]] = set()
+        self.unkept: dict[str, tuple[str, ...]] = {}
+        """Kernels whose results are not kept, with what they do that cannot be recorded."""
+        self._facts: dict[tuple[str, str], str | None] = {}
+        self._written: set[str] = set()
 
     def __enter__(self) -> CompileService:
         return self
@@ -170,36 +201,37 @@ class CompileService:
     def describe(self, source: KernelSource, target: Target) -> KernelDescription:
         """Signature and decorators of a kernel; `InputError` or `CompileError` says why it did not load."""
         key = self._key({"describe": asdict(source), "arch": target.arch})
-        known = self.cache.get(key, device=vars(target)) if self.cache else None
+        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
         if known is not None:
-            with contextlib.suppress(KeyError, TypeError):
-                return _description(known["described"])
-        message = {"action": "describe", "source": asdict(source), "target": asdict(target)}
-        answer = self._one(message, warm_others=True)
-        _raise_failure(answer, source)
-        self._remember(key, {"described": answer["described"]}, answer)
-        return _description(answer["described"])
+            self._agree(known[1].facts, str(source))
+            return known[0]
+        done = self._one(Describe(source, target), warm_others=True)
+        _raise_failure(done, source)
+        assert isinstance(done.answer, Described)
+        self._remember(key, done.answer.description, done.answer.seen, source)
+        return done.answer.description
 
-    def pruned_configs(self, request: CompileRequest) -> list[dict[str, Any]]:
+    def pruned_configs(self, request: CompileRequest) -> list[dict[str, ConfigValue]]:
         """The autotune configs that `prune_configs_by` leaves for this launch."""
         key = self._key({"prune": replace(request, exact_values=True).identity()})
-        answer = (
-            self.cache.get(key, lambda found: "configs" in found, device=vars(request.target)) if self.cache else None
-        )
-        if answer is None:
-            answer = self._one({"action": "prune", "request": request.to_message()})
-            _raise_failure(answer, request.source)
-            self._remember(key, {"configs": answer["configs"]}, answer)
-        return [dict(c) for c in answer["configs"]]
+        known = self.cache.get(key, KeptConfigs, device=vars(request.target)) if self.cache else None
+        if known is not None:
+            self._agree(known[1].facts, str(request.source))
+            return [dict(c) for c in known[0].configs]
+        done = self._one(Prune(request))
+        _raise_failure(done, request.source)
+        assert isinstance(done.answer, Pruned)
+        self._remember(key, KeptConfigs(done.answer.configs), done.answer.seen, request.source)
+        return [dict(c) for c in done.answer.configs]
 
-    def _one(self, message: Mapping[str, Any], *, warm_others: bool = False) -> dict[str, Any]:
+    def _one(self, message: Request, *, warm_others: bool = False) -> Performed:
         if self.interrupted:
             raise KeyboardInterrupt
         fresh = self._executor is None and self._threads is None
         future = self._submit(message)
         if warm_others and fresh:
             for _ in range(min(self.jobs - 1, _WARMED_AHEAD)):
-                self._submit({"action": "warm"})
+                self._submit(Warm())
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -230,21 +262,24 @@ class CompileService:
                 else:
                     todo[index] = request
         outcomes |= self._run(todo, keep_in)
+        if todo and self._executor is None and not self.interrupted:
+            # A failure does not say what it saw: that nothing changed meanwhile holds for it too.
+            self._still_agree()
         return [outcomes[i] for i in order]
 
     def _recall(self, request: CompileRequest) -> CompileOutcome | None:
         if self.cache is None:
             return None
-        target = vars(request.target)
-        payload = self.cache.get(
-            self._key(request.identity()), lambda found: _sufficient(found, request), device=target
+        known = self.cache.get(
+            self._key(request.identity()),
+            KernelRecord,
+            lambda found: _sufficient(found, request),
+            device=vars(request.target),
         )
-        if payload is None:
+        if known is None:
             return None
-        try:
-            return replace(outcome_from(payload), cached=True)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None  # not what this version writes
+        self._agree(known[1].facts, str(request.source))
+        return replace(outcome_from(known[0]), cached=True)
 
     def _run(self, todo: Mapping[_Index, CompileRequest], keep_in: Path | None) -> dict[_Index, CompileOutcome]:
         outcomes: dict[_Index, CompileOutcome] = {}
@@ -256,13 +291,10 @@ class CompileService:
         from concurrent.futures import as_completed
 
         started = time.monotonic()
-        futures: dict[Future[dict[str, Any]], _Index] = {}
+        futures: dict[Future[Performed], _Index] = {}
         try:
             for index, request in self._longest_first(todo):
-                message = {"action": "compile", "request": request.to_message()}
-                if keep_in is not None:
-                    message["keep_in"] = str(keep_in)
-                futures[self._submit(message)] = index
+                futures[self._submit(Compile(request, None if keep_in is None else str(keep_in)))] = index
             for future in as_completed(futures):
                 index = futures[future]
                 outcomes[index] = self._finish(todo[index], future)
@@ -277,6 +309,11 @@ class CompileService:
             close_all()
             for index in todo:
                 outcomes.setdefault(index, not_reached)
+        except SourcesChanged:
+            for future in futures:
+                future.cancel()
+            close_all()
+            raise
         return outcomes
 
     def _longest_first(self, todo: Mapping[_Index, CompileRequest]) -> list[tuple[_Index, CompileRequest]]:
@@ -288,45 +325,67 @@ class CompileService:
 
         return sorted(todo.items(), key=order)
 
-    def _finish(self, request: CompileRequest, future: Future[dict[str, Any]]) -> CompileOutcome:
+    def _finish(self, request: CompileRequest, future: Future[Performed]) -> CompileOutcome:
         from concurrent.futures import BrokenExecutor, CancelledError
 
         try:
-            answer = future.result()
+            done = future.result()
         except (BrokenExecutor, CancelledError, OSError) as lost:
             return CompileOutcome(None, "crash", f"the executor lost this compile: {type(lost).__name__}: {lost}")
         self.compiled += 1
-        if "error" in answer:
-            return failure_from(answer)
-        left_out = ("files", "env", "device", "output", "binary", "made_by")
-        payload = {k: v for k, v in answer.items() if k not in left_out}
+        answer = done.answer
+        if isinstance(answer, Failed):
+            return failure_from(answer, done.output)
+        assert isinstance(answer, Compiled)
+        record = answer.record
         key = self._key(request.identity())
-        if self.cache and "timings" in payload:  # times on other GPUs stay known
-            before = self.cache.get(key, lambda found: "timings" in found, device=vars(request.target))
-            payload["timings"] = (before or {}).get("timings", {}) | payload["timings"]
-        self._remember(key, payload, answer)
-        binary = tuple(answer["binary"]) if "binary" in answer else None
-        return replace(outcome_from(payload), output=answer.get("output", ""), binary=binary)
+        if self.cache and record.times:  # times on other GPUs stay known
+            before = self.cache.get(key, KernelRecord, lambda found: bool(found.times), device=vars(request.target))
+            record = record if before is None else replace(record, times={**before[0].times, **record.times})
+        self._remember(key, record, answer.seen, request.source, record.compile_seconds)
+        binary = None if answer.binary is None else (answer.binary.file, answer.binary.name)
+        return replace(outcome_from(record), output=done.output, binary=binary)
 
-    def _remember(self, key: str, payload: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    def _remember(self, key: str, value: Any, seen: Seen, source: KernelSource, seconds: float = 0.0) -> None:
+        self._written |= set(seen.written)
+        if seen.changed is not None:
+            raise _changed(seen.changed, str(source))
+        self._agree(seen.depends_on.facts, str(source))
+        if seen.refusals:
+            self.unkept[str(source)] = seen.refusals
+            if self.cache is not None:
+                self.cache.put_unkept(str(source), seen.refusals)
         # A worker on another machine may have another Triton: its results are that one's, not those of this key.
-        if self.cache is not None and answer["made_by"] == self.triton:
-            seconds = float(answer.get("seconds", 0.0))
-            self.cache.put(
-                key,
-                payload,
-                files=answer["files"],
-                env=answer["env"],
-                device=answer["device"],
-                triton=self.triton,
-                seconds=seconds,
-            )
+        elif self.cache is not None and seen.made_by == self.triton:
+            self.cache.put(key, value, seen.depends_on, triton=self.triton, seconds=seconds, kernel=str(source))
+
+    def said_of_keeping(self) -> list[str]:
+        """What a person should know of what was not kept, a line each."""
+        lines = [self.cache.notice] if self.cache is not None and self.cache.notice else []
+        for kernel, reasons in self.unkept.items():
+            more = f", and {len(reasons) - 1} more (`occupancy cache` lists them)" if len(reasons) > 1 else ""
+            lines.append(f"not kept for the next run: {kernel}, since {reasons[0]}{more}")
+        return lines
+
+    def _agree(self, facts: Iterable[Fact], kernel: str) -> None:
+        """Take note of what an answer was made from; `SourcesChanged` when an earlier one saw it otherwise."""
+        for fact in facts:
+            before = self._facts.setdefault((fact.kind, fact.name), fact.value)
+            if before != fact.value and is_of_files(fact.kind) and not is_written(fact.kind, fact.name, self._written):
+                raise _changed(str(fact), kernel)
+
+    def _still_agree(self) -> None:
+        """`SourcesChanged` when something that an answer of this run was made from is no longer as it was."""
+        files = [Fact(k, n, v) for (k, n), v in self._facts.items() if is_of_files(k)]  # type: ignore[arg-type]
+        broken = World().broken([f for f in files if not is_written(f.kind, f.name, self._written)])
+        if broken is not None:
+            raise _changed(str(broken), "")
 
     def _key(self, identity: Mapping[str, Any]) -> str:
         text = json.dumps({"format": FORMAT, **self._toolchain, **identity}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _submit(self, message: Mapping[str, Any]) -> Future[dict[str, Any]]:
+    def _submit(self, message: Request) -> Future[Performed]:
         future = self._pool().submit(perform, message, self.limits, self._run_id)
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
@@ -342,8 +401,16 @@ class CompileService:
         return self._threads
 
 
-def _description(found: Mapping[str, Any]) -> KernelDescription:
-    return KernelDescription(found["name"], tuple(found["params"]), found["autotune"], tuple(found["heuristics"]))
+@dataclass(frozen=True)
+class KeptConfigs:
+    """What pruning left, as the cache has it."""
+
+    configs: tuple[Mapping[str, ConfigValue], ...]
+
+
+def _changed(what: str, kernel: str) -> SourcesChanged:
+    hint = "Nothing is reported of it: some answers would be of the one state, some of the other. Run it again."
+    return SourcesChanged(f"{what} changed during the run", where=kernel, hint=hint)
 
 
 def _size(request: CompileRequest) -> float:
@@ -363,43 +430,40 @@ def label(request: CompileRequest) -> str:
     return f"{request.source.kernel} {' '.join(parts)}"
 
 
-def _sufficient(payload: Mapping[str, Any], request: CompileRequest) -> bool:
+def _sufficient(record: KernelRecord, request: CompileRequest) -> bool:
     """Whether a record has all that is asked: it may have ended at shared memory, or lack a time on this GPU."""
-    if payload.get("registers_per_thread") is None:
-        return request.stop_above is not None and int(payload["shared_bytes"]) > request.stop_above
-    return request.time_on is None or request.time_on.digest in payload.get("timings", {})
+    if record.resources.registers_per_thread is None:
+        return request.stop_above is not None and record.resources.shared_bytes > request.stop_above
+    return request.time_on is None or request.time_on.digest in record.times
 
 
-def outcome_from(payload: Mapping[str, Any]) -> CompileOutcome:
-    """The outcome that a worker's answer or a cache record holds."""
-    resources = KernelResources(**{k: payload[k] for k in _RESOURCE_FIELDS if k in payload})
+def outcome_from(record: KernelRecord) -> CompileOutcome:
+    """The outcome that a record holds."""
     return CompileOutcome(
-        resources,
-        seconds=float(payload.get("seconds", 0.0)),
-        notes=tuple(payload.get("notes", ())),
-        toolchain=tuple(sorted(payload.get("toolchain", {}).items())),
-        timings=payload.get("timings", {}),
+        record.resources,
+        seconds=record.compile_seconds,
+        notes=record.notes,
+        toolchain=record.toolchain,
+        times=record.times,
     )
 
 
-def failure_from(answer: Mapping[str, Any]) -> CompileOutcome:
+def failure_from(answer: Failed, output: str = "") -> CompileOutcome:
     """The outcome of an answer that is an error."""
-    kind: Kind = answer["error"] if answer["error"] in get_args(Kind) else "compile"
-    message = answer["message"]
-    if answer.get("hint"):
-        message += f" ({answer['hint']})"
-    return CompileOutcome(None, kind, message, output=answer.get("output") or answer.get("trace", ""))
+    message = f"{answer.message} ({answer.hint})" if answer.hint else answer.message
+    return CompileOutcome(None, answer.kind, message, output=output or answer.output)
 
 
-def _raise_failure(answer: Mapping[str, Any], source: KernelSource) -> None:
-    if "error" not in answer:
+def _raise_failure(done: Performed, source: KernelSource) -> None:
+    answer = done.answer
+    if not isinstance(answer, Failed):
         return
-    if answer["error"] == "input":
-        raise InputError(answer["message"], where=answer.get("where", ""), hint=answer.get("hint", ""))
-    output = answer.get("output", "").strip()
+    if answer.kind == "input":
+        raise InputError(answer.message, where=answer.where, hint=answer.hint)
+    output = done.output.strip()
     shown = f"It printed: {output.splitlines()[-1][:200]}" if output else ""
     raise CompileError(
-        f"the kernel file did not load: {answer['message']}", where=str(source), hint=shown, kind=answer["error"]
+        f"the kernel file did not load: {answer.message}", where=str(source), hint=shown, kind=answer.kind
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from occupancy_cli.compile.compile_service import perform
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
+from occupancy_cli.compile.worker_messages import AskHealth, Failed, Health
 from occupancy_cli.errors import MissingDependencyError
 
 
@@ -47,15 +48,16 @@ def examine(arch: int = 120) -> list[Part]:
 def _triton(arch: int) -> list[Part]:
     compiling = "nothing can be compiled: analyze, recommend, check"
     try:
-        answer = perform({"action": "health", "arch": arch}, Limits(60.0, 0))
+        answer = perform(AskHealth(arch), Limits(60.0, 0)).answer
     except MissingDependencyError as missing:
         return [Part("Triton", False, missing.problem, compiling, needed=True)]
-    if "error" in answer:
-        return [Part("Triton", False, answer["message"], compiling, needed=True)]
-    moved = answer["missing_internals"]
-    tools = Path(answer["tools"])
+    if not isinstance(answer, Health):
+        reason = answer.message if isinstance(answer, Failed) else "the compiler process did not say"
+        return [Part("Triton", False, reason, compiling, needed=True)]
+    moved = answer.missing_internals
+    tools = Path(answer.tools)
     parts = [
-        Part("Triton", True, f"{answer['triton']} ({answer['path']})"),
+        Part("Triton", True, f"{answer.triton} ({answer.path})"),
         Part(
             "Triton's internals",
             not moved,
@@ -65,12 +67,12 @@ def _triton(arch: int) -> list[Part]:
         ),
         Part(
             "supported Triton",
-            answer["supported"],
+            answer.supported,
             "tested with 3.4 to 3.9",
-            "" if answer["supported"] else "results may be wrong with this version",
+            "" if answer.supported else "results may be wrong with this version",
         ),
         # Triton asks for its version before anything else, so that without it there is no shared memory either.
-        Part("ptxas", bool(answer["ptxas"]), answer["ptxas"] or "not found", compiling, needed=True),
+        Part("ptxas", bool(answer.ptxas), answer.ptxas or "not found", compiling, needed=True),
     ]
     for tool, disables in (
         ("cuobjdump", "nothing: cubins are read directly"),

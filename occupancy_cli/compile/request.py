@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from occupancy_cli.compile.kernel_record import KeptTimes
 from occupancy_cli.model.resources import KernelResources
 
 Kind = Literal["over_memory", "timeout", "crash", "import", "compile", "input", "ptxas", "version", "interrupted"]
@@ -112,26 +113,6 @@ class CompileRequest:
     def _key(self) -> str:
         return hashlib.sha256(self.identity_text().encode()).hexdigest()
 
-    def to_message(self) -> dict[str, Any]:
-        """This request as JSON-ready data."""
-        return asdict(self)
-
-    @staticmethod
-    def from_message(message: Mapping[str, Any]) -> CompileRequest:
-        """The request that `to_message` wrote."""
-        return CompileRequest(
-            source=KernelSource(**message["source"]),
-            target=Target(**message["target"]),
-            arguments=tuple(ArgumentValue(**a) for a in message["arguments"]),
-            constexprs=tuple((n, v) for n, v in message["constexprs"]),
-            options=tuple((n, v) for n, v in message["options"]),
-            stop_above=message["stop_above"],
-            exact_values=message["exact_values"],
-            time_on=None
-            if message["time_on"] is None
-            else TimeOn(**{**message["time_on"], "profile_dirs": tuple(message["time_on"]["profile_dirs"])}),
-        )
-
 
 def specialization_class(argument: ArgumentValue, *, exact: bool = False) -> str:
     """A text that two arguments share only if Triton specializes them alike."""
@@ -158,7 +139,8 @@ class CompileOutcome:
     """What came of one request: resources, or why there are none.
 
     `message` is one sentence, `output` what the compiler printed. `notes` says what was not as asked (a full compile
-    where the short one is not possible). `toolchain` has triton and ptxas versions. `binary` is the file of the cubin
+    where the short one is not possible). `toolchain` has triton and ptxas versions, `times` the kernel's times by
+    `digest_of` a GPU. `binary` is the file of the cubin
     and the kernel's name in it, where the compile was asked to keep it.
     """
 
@@ -169,7 +151,7 @@ class CompileOutcome:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
-    timings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    times: Mapping[str, KeptTimes] = field(default_factory=dict)
     cached: bool = False
     binary: tuple[str, str] | None = None
 

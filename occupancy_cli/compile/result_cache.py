@@ -1,40 +1,49 @@
 """Results remembered by content, in SQLite.
 
-A record's key holds the request (`CompileRequest.identity`) and the Triton version; the record holds the hash of every
-source file that loading the kernel read, the value of every environment variable that was read, and what the kernel
-asked its GPU. A lookup hashes those files again, as ccache's direct mode does: a hit needs neither Triton nor the
-kernel file, and a changed file, an upgrade of Triton or another ptxas misses exactly the records it must. A record is
-never trusted beyond that: its payload carries its own hash. When the cache cannot be read or written (read-only, full
-disk, damaged), work goes on without it and `trouble` says why.
+A record's key holds the request (`CompileRequest.identity`) and the toolchain; the record holds what the result was
+made from (`Dependencies`): facts of files, folders, absent modules, the environment, by hash. A look-up observes those
+facts again: a hit needs neither Triton nor the kernel file, and a changed file, one that appeared, an upgrade of Triton
+or another ptxas misses exactly the records it must. A record is never trusted beyond that: it carries its own hash.
+
+The cache never stands in the way. A file that is damaged, or another program's, is put aside and started anew; where it
+cannot be read or written (read-only, full disk), work goes on without it. `notice` and `trouble` say so. Values of the
+environment and of arguments are in it as hashes only; its file is its owner's alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from occupancy_cli.compile.kernel_record import Dependencies
+from occupancy_cli.compile.typed_json import WrongData, from_json, to_json
 from occupancy_cli.errors import InputError
-from occupancy_cli.loading.file_reads import fingerprint
+from occupancy_cli.loading.outside_facts import World
 
-FORMAT = 2
+FORMAT = 3
 MAX_BYTES = 1 << 30
 """Past this the older half of the records is forgotten, at the first result that a run adds."""
+MOST_REASONS = 20
+"""So many reasons why a kernel is not kept are remembered of each."""
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS results (
-  key TEXT NOT NULL, depends TEXT NOT NULL, payload TEXT NOT NULL, digest TEXT NOT NULL, triton TEXT NOT NULL,
-  seconds REAL NOT NULL, made REAL NOT NULL, PRIMARY KEY (key, depends)
-) WITHOUT ROWID
-"""
+_APPLICATION = 0x6F636370  # "occp": SQLite files of other programs have another
+_TABLES = (
+    "CREATE TABLE results (key TEXT NOT NULL, depends TEXT NOT NULL, payload TEXT NOT NULL, digest TEXT NOT NULL,"
+    " triton TEXT NOT NULL, seconds REAL NOT NULL, made REAL NOT NULL, PRIMARY KEY (key, depends)) WITHOUT ROWID",
+    "CREATE TABLE unkept (kernel TEXT NOT NULL PRIMARY KEY, reasons TEXT NOT NULL, made REAL NOT NULL) WITHOUT ROWID",
+)
+# What the file cannot help: another process at it, or a place that does not let us. Anything else is damage.
+_OF_THE_PLACE = ("locked", "busy", "readonly", "read-only", "full", "unable to open", "interrupted", "out of memory")
+
+T = TypeVar("T")
 
 
 def default_cache_dir() -> Path:
@@ -46,6 +55,14 @@ def default_cache_dir() -> Path:
 
 
 @dataclass(frozen=True)
+class Unkept:
+    """A kernel whose results are not kept, and what it does that cannot be recorded."""
+
+    kernel: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CacheInfo:
     """What `occupancy cache info` shows."""
 
@@ -54,74 +71,120 @@ class CacheInfo:
     size_bytes: int
     triton_versions: tuple[str, ...]
     trouble: str = ""
+    unkept: tuple[Unkept, ...] = ()
+
+
+@dataclass(frozen=True)
+class CacheCheck:
+    """What `occupancy cache verify` found: records that would answer today, those whose sources have changed since
+    (`stale`, with the first change of each), and damaged ones, which were removed."""
+
+    holding: int
+    stale: int
+    damaged: int
+    changes: tuple[tuple[str, int], ...]
+    trouble: str = ""
+
+
+class _NotOurs(sqlite3.DatabaseError):
+    """The file is a database of another program or version."""
 
 
 class ResultCache:
-    """Payloads by request, verified against the files and variables they depend on. Safe to share between processes."""
+    """Payloads by request, verified against what they depend on. Safe to share between processes."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_cache_dir()
         self.path = self.folder / f"results-{FORMAT}.sqlite"
         self.trouble = ""
+        self.notice = ""
+        """One line when the file had to be started anew."""
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
         self._room_made = False
-        self._hashes: dict[str, str | None] = {}
+        self._world = World()
+        self._depends: dict[str, tuple[Dependencies, bool] | None] = {}
+        self._inode = 0
 
     def get(
         self,
         key: str,
-        accept: Callable[[Mapping[str, Any]], bool] | None = None,
+        kind: type[T],
+        accept: Callable[[T], bool] | None = None,
         *,
         device: Mapping[str, int] | None = None,
-    ) -> dict[str, Any] | None:
-        """The newest payload for `key` whose dependencies hold today, and on `device`, that `accept` takes; else None.
+    ) -> tuple[T, Dependencies] | None:
+        """The newest value of type `kind` for `key` whose dependencies hold today, and on `device`, that `accept`
+        takes, with its dependencies; else None.
 
         Several may hold: one that was made when less was asked for, and a later one that read more.
         """
         sql = "SELECT depends, payload, digest FROM results WHERE key = ? ORDER BY made DESC"
         for depends, payload, digest in self._run(sql, (key,)) or []:
-            if not (isinstance(depends, str) and isinstance(payload, str)) or _digest(depends, payload) != digest:
-                self._run("DELETE FROM results WHERE key = ? AND depends = ?", (key, depends), write=True)
+            if not _is_whole(key, depends, payload, digest):
+                self._run("DELETE FROM results WHERE key = ? AND depends IS ?", (key, depends), write=True)
                 continue
-            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                if self._holds(json.loads(depends), device or {}):
-                    found: dict[str, Any] = json.loads(payload)
-                    if accept is None or accept(found):
-                        return found
+            known = self._dependencies(depends)
+            if known is None or not known[1] or not _answers_alike(known[0], device or {}):
+                continue
+            with contextlib.suppress(WrongData):  # of another version of this tool
+                found = from_json(kind, payload)
+                if accept is None or accept(found):
+                    return found, known[0]
         return None
 
     def put(
-        self,
-        key: str,
-        payload: Mapping[str, Any],
-        *,
-        files: Mapping[str, str],
-        env: Mapping[str, str | None],
-        triton: str,
-        device: Mapping[str, int] | None = None,
-        seconds: float = 0.0,
+        self, key: str, value: Any, depends_on: Dependencies, *, triton: str, seconds: float = 0.0, kernel: str = ""
     ) -> None:
-        """Remember `payload` with what it depends on; on trouble, remember the trouble instead.
-
-        `device` is what the kernel asked its GPU, beyond the architecture that the key holds.
-        """
-        depends = json.dumps({"files": dict(files), "env": dict(env), "device": dict(device or {})}, sort_keys=True)
-        text = json.dumps(dict(payload), sort_keys=True)
-        row = (key, depends, text, _digest(depends, text), triton, seconds, time.time())
+        """Remember `value` with what it depends on; on trouble, remember the trouble instead."""
+        depends, text = to_json(depends_on), to_json(value)
+        row = (key, depends, text, _digest(key, depends, text), triton, seconds, time.time())
         self._make_room()
         self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row, write=True)
+        if kernel:
+            self._run("DELETE FROM unkept WHERE kernel = ?", (kernel,), write=True)
+
+    def put_unkept(self, kernel: str, reasons: Iterable[str]) -> None:
+        """Remember why a kernel's results are not kept, for `info`."""
+        row = (kernel, to_json(tuple(reasons)[:MOST_REASONS]), time.time())
+        self._run("INSERT OR REPLACE INTO unkept VALUES (?, ?, ?)", row, write=True)
 
     def seconds(self, key: str) -> float | None:
         """How long the result for `key` took to make, whatever its sources were then; None when it never was made."""
         rows = self._run("SELECT MAX(seconds) FROM results WHERE key = ?", (key,)) or [(None,)]
-        return None if rows[0][0] is None else float(rows[0][0])
+        return float(rows[0][0]) if isinstance(rows[0][0], (int, float)) else None
 
     def info(self) -> CacheInfo:
-        """Where the cache is, how much is in it, for which Triton versions."""
+        """Where the cache is, how much is in it, for which Triton versions, and which kernels are not kept."""
         rows = self._run("SELECT triton, COUNT(*) FROM results GROUP BY triton ORDER BY triton") or []
+        said = self._run("SELECT kernel, reasons FROM unkept ORDER BY kernel") or []
         size = self.path.stat().st_size if self.path.is_file() else 0
-        return CacheInfo(str(self.path), sum(n for _, n in rows), size, tuple(t for t, _ in rows), self.trouble)
+        unkept = []
+        for kernel, reasons in said:
+            with contextlib.suppress(WrongData, TypeError):
+                unkept.append(Unkept(str(kernel), from_json(tuple[str, ...], reasons)))
+        versions = tuple(str(t) for t, _ in rows)
+        return CacheInfo(str(self.path), sum(n for _, n in rows), size, versions, self.trouble, tuple(unkept))
+
+    def verify(self) -> CacheCheck:
+        """Read every record: whether it is whole, and whether it would answer today. Damaged ones are removed."""
+        holding = stale = damaged = 0
+        changes: dict[str, int] = {}
+        for row in self._run("PRAGMA integrity_check(1)") or []:
+            if row[0] != "ok":
+                self._damaged(f"{row[0]}".splitlines()[0])
+        for key, depends, payload, digest in self._run("SELECT key, depends, payload, digest FROM results") or []:
+            if not _is_whole(key, depends, payload, digest) or (known := self._dependencies(depends)) is None:
+                self._run("DELETE FROM results WHERE key IS ? AND depends IS ?", (key, depends), write=True)
+                damaged += 1
+            elif known[1]:
+                holding += 1
+            else:
+                stale += 1
+                broken = str(self._world.broken(known[0].facts))
+                changes[broken] = changes.get(broken, 0) + 1
+        often = sorted(changes.items(), key=lambda item: (-item[1], item[0]))
+        return CacheCheck(holding, stale, damaged, tuple(often), self.trouble)
 
     def clear(self) -> int:
         """Remove every record, those of other versions of this tool too; returns how many there were of this one's.
@@ -138,15 +201,26 @@ class ResultCache:
             raise InputError(
                 f"the result cache cannot be removed: {bad.strerror or bad}", where=str(self.path)
             ) from bad
-        self.trouble = ""
+        self.trouble = self.notice = ""
         return count
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
+            self._let_go()
+
+    def _dependencies(self, text: str) -> tuple[Dependencies, bool] | None:
+        """What `to_json` wrote of dependencies, and whether their facts hold; None when it is none.
+
+        Records of one kernel have equal ones, and each is looked at once a run.
+        """
+        if text not in self._depends:
+            try:
+                found = from_json(Dependencies, text)
+                self._depends[text] = (found, self._world.holds(found.facts))
+            except (WrongData, KeyError):
+                self._depends[text] = None
+        return self._depends[text]
 
     def _make_room(self) -> None:
         """Forget the older half of the records when the file holds too much; looked at once a run."""
@@ -159,71 +233,133 @@ class ResultCache:
             half = "SELECT made FROM results ORDER BY made LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM results)"
             self._run(f"DELETE FROM results WHERE made < ({half})", write=True)
 
-    def _holds(self, depends: Mapping[str, Any], device: Mapping[str, int]) -> bool:
-        return (
-            all(os.environ.get(n) == v for n, v in depends["env"].items())
-            and all(device.get(n) == v for n, v in depends["device"].items())
-            and all(self._hash(f) == h for f, h in depends["files"].items())
-        )
-
-    def _hash(self, file: str) -> str | None:
-        if file not in self._hashes:
-            self._hashes[file] = fingerprint(file)
-        return self._hashes[file]
+    # --- the file ---
 
     def _run(self, sql: str, values: tuple[Any, ...] = (), *, write: bool = False) -> list[Any] | None:
-        if self.trouble:
-            return None
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._open()
-                with self._connection:
-                    return self._connection.execute(sql, values).fetchall()
-            except sqlite3.DatabaseError as bad:
-                if write and ("readonly" in str(bad) or "read-only" in str(bad) or "full" in str(bad)):
-                    self.trouble = ""  # reading still works; this result is simply not kept
+        for _attempt in range(2):  # on a damaged file, then on a new one
+            if self.trouble:
+                return None
+            with self._lock:
+                try:
+                    if self._connection is None:
+                        self._connection = self._open()
+                    with self._connection:
+                        return self._connection.execute(sql, values).fetchall()
+                except OSError as bad:
+                    self.trouble = f"{self.folder}: {bad.strerror or bad}"
                     return None
-                if not isinstance(bad, sqlite3.OperationalError) and self._set_aside():
-                    return None
-                self.trouble = f"{self.path}: {bad}"
-            except OSError as bad:
-                self.trouble = f"{self.folder}: {bad.strerror or bad}"
+                except (sqlite3.Error, ValueError, OverflowError, TypeError) as bad:
+                    text = str(bad).lower()
+                    if any(word in text for word in _OF_THE_PLACE):
+                        # Reading may still work: a result that cannot be written is simply not kept.
+                        if not write:
+                            self.trouble = f"{self.path}: {bad}"
+                        return None
+                    problem = str(bad)
+            self._damaged(problem)
         return None
 
+    def _damaged(self, problem: str) -> None:
+        """Put the file aside, so that the next statement starts a new one."""
+        with self._lock:
+            self._let_go()
+            self._room_made = False
+            try:
+                if self.path.stat().st_ino == self._inode or not self._inode:  # another process may have done so
+                    aside = self.path.with_name(f"{self.path.name}.damaged")
+                    self._remove_journals()
+                    self.path.replace(aside)
+                    self.notice = f"the result cache could not be read ({problem}) and is started anew; it was {aside}"
+            except FileNotFoundError:
+                pass
+            except OSError as bad:
+                self.trouble = f"{self.path}: {problem}, and it cannot be replaced: {bad.strerror or bad}"
+
     def _open(self) -> sqlite3.Connection:
-        read_only = False
+        self._make_folder()
+        read_only = self.path.is_file() and not os.access(self.path, os.W_OK)
+        if not read_only:
+            # Made before SQLite does: its journals take the permissions of the file.
+            made = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                about = os.fstat(made)
+                if about.st_mode & 0o077 and about.st_uid == os.geteuid():
+                    os.fchmod(made, 0o600)
+            finally:
+                os.close(made)
+        self._inode = self.path.stat().st_ino
+        uri = f"{self.path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        connection = sqlite3.connect(uri, uri=True, timeout=20, check_same_thread=False, isolation_level=None)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged one fails its digest
+            if _marks(connection) != (_APPLICATION, FORMAT):
+                self._begin(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Lay out an empty file; `_NotOurs` for any other."""
+        connection.execute("BEGIN IMMEDIATE")  # of several that start at once, one lays it out
+        try:
+            if _marks(connection) != (_APPLICATION, FORMAT):
+                tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+                if tables or _marks(connection) != (0, 0):
+                    raise _NotOurs("it is a database of another program or version")
+                for statement in _TABLES:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
         except OSError:
             if not self.path.is_file():
                 raise
-        if self.path.is_file() and not os.access(self.path, os.W_OK):
-            read_only = True
-        mode = "ro" if read_only else "rwc"
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=20, check_same_thread=False)
-        connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged one fails its digest
-        if not read_only:
-            connection.execute(_TABLE)
-        return connection
+            return
+        about = self.folder.stat()
+        # One that a person keeps other things in stays as they made it: the file itself is 0600.
+        ours = about.st_uid == os.geteuid() and all(f.name.startswith("results-") for f in self.folder.iterdir())
+        if about.st_mode & 0o077 and ours:
+            with contextlib.suppress(OSError):
+                self.folder.chmod(0o700)
 
-    def _set_aside(self) -> bool:
-        """Remove a damaged file, so that the next run starts a new one; whether that worked."""
+    def _let_go(self) -> None:
         if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        try:
-            self._remove()
-        except OSError:
-            return False
-        return True
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
 
     def _remove(self) -> None:
-        # The journals too: one that is left would be played back into the next file of that name.
-        for suffix in ("", "-journal", "-wal", "-shm"):
+        self.path.unlink(missing_ok=True)
+        self._remove_journals()
+
+    def _remove_journals(self) -> None:
+        # One that is left would be played back into the next file of that name.
+        for suffix in ("-journal", "-wal", "-shm"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
 
-def _digest(depends: str, payload: str) -> str:
-    return hashlib.sha256((depends + payload).encode()).hexdigest()
+def _marks(connection: sqlite3.Connection) -> tuple[Any, Any]:
+    return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+
+
+def _is_whole(key: Any, depends: Any, payload: Any, digest: Any) -> bool:
+    texts = isinstance(key, str) and isinstance(depends, str) and isinstance(payload, str)
+    return texts and _digest(key, depends, payload) == digest
+
+
+def _answers_alike(depends_on: Dependencies, device: Mapping[str, int]) -> bool:
+    return all(device.get(name) == value for name, value in depends_on.device)
+
+
+def _digest(key: str, depends: str, payload: str) -> str:
+    return hashlib.sha256("\0".join((key, depends, payload)).encode(errors="surrogateescape")).hexdigest()

@@ -1,14 +1,12 @@
 """What a compiled kernel's own text says of its time on one GPU: work from its TTGIR, cycles from its SASS.
 
 Runs in the worker, right after a full compile, when a request asks for a time (`TimeOn`): disassembles the cubin with
-the nvdisasm that ships with Triton, reads both texts (`ir_work`, `sass`), and returns plain data that the cache keeps
-under the GPU's `TimeOn.digest`. `kept_timing` reads it back. Without nvdisasm there is work from the TTGIR alone, and
-`note` says so.
+the nvdisasm that ships with Triton and reads both texts (`ir_work`, `sass`). The cache keeps what comes of it under the
+GPU's `TimeOn.digest`. Without nvdisasm there is work from the TTGIR alone, and `note` says so.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import subprocess
@@ -17,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from occupancy_cli.compile.kernel_times import Iterations, KernelTimes
 from occupancy_cli.compile.request import TimeOn
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import load_gpu
@@ -32,8 +31,8 @@ DISASSEMBLY_SECONDS = 60
 
 def read_timing(
     ttgir: str, cubin: bytes, arguments: Mapping[str, Any], resources: KernelResources, time_on: TimeOn, tools: Path
-) -> dict[str, Any]:
-    """The work and timing of one compiled kernel on the GPU named, as data for `kept_timing.work_from`.
+) -> KernelTimes:
+    """The work and timing of one compiled kernel on the GPU named.
 
     `arguments` are all run-time arguments in order, pointers with None; `tools` is the folder of nvdisasm.
     """
@@ -42,26 +41,21 @@ def read_timing(
     kernel = parse_ttgir(ttgir)
     ir = read_work(kernel, arguments)
     iterations = read_iterations(kernel, ttgir, ir.trip_count, arguments)
-    found: dict[str, Any] = {"iterations": iterations, "unread": list(ir.unread)}
     try:
         work = with_sass(ir, _disassemble(cubin, tools), gpu, resources, resident.ctas_per_sm)
     except (OSError, subprocess.SubprocessError, OccupancyError) as failed:
-        work = ir.work
-        found["note"] = f"its SASS was not read ({failed}): the time is of bytes and FLOPs alone"
-    return found | {"work": dataclasses.asdict(work)}
+        note = f"its SASS was not read ({failed}): the time is of bytes and FLOPs alone"
+        return KernelTimes(iterations, ir.work, ir.unread, note)
+    return KernelTimes(iterations, work, ir.unread)
 
 
 def read_iterations(
     kernel: TtgirKernel, ttgir: str, trip_count: str | None, arguments: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Iterations of a CTA's main loop as an expression that a launch can be asked with, or the reason for none.
-
-    `expression` reads arguments by name, pid0 to pid2 and programs0 to programs2; 0 for a kernel without a loop.
-    `at_most` says that lengths which the kernel loads are taken to be as long as they can be.
-    """
+) -> Iterations:
+    """Iterations of a CTA's main loop, from the bounds that the TTGIR gives it."""
     loops = set(re.findall(r"\bscf\.(for|while)\b", ttgir))
     if not loops:
-        return {"expression": "0", "at_most": False, "reason": ""}
+        return Iterations("0")
     loaded = trip_count is not None and "[]" in trip_count
     reason = "the main loop's bounds are not arithmetic of its arguments"
     if "for" not in loops:
@@ -72,8 +66,8 @@ def read_iterations(
             text = "ceil_div({}, {})".format(*text[len("ceil(") : -1].rsplit(" / ", 1))
         reason = _contradiction(kernel, text, arguments)
         if not reason:
-            return {"expression": text, "at_most": loaded, "reason": ""}
-    return {"expression": None, "at_most": loaded, "reason": reason}
+            return Iterations(text, loaded)
+    return Iterations(None, loaded, reason)
 
 
 def _contradiction(kernel: TtgirKernel, text: str, arguments: Mapping[str, Any]) -> str:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from occupancy_cli.compile import worker_channel
 from occupancy_cli.compile.request import Kind
 
 if TYPE_CHECKING:  # imported when a worker is started: most runs find all they ask for in the cache
@@ -71,10 +70,19 @@ class WorkerFailure(Exception):
         return (WorkerFailure, (self.kind, self.message, self.output))
 
 
-class WorkerClient:
-    """One worker process, started when first needed: `module` is run as a program and answers JSON lines.
+@dataclass(frozen=True)
+class Reply:
+    """A worker's answer, and the end of what was printed meanwhile."""
 
-    A message carries an `id`, and so does its answer.
+    text: str
+    output: str
+
+
+class WorkerClient:
+    """One worker process, started when first needed: `module` is run as a program and answers lines of text.
+
+    What they say is between the caller and the worker; see `worker_channel` for how they are told from what a kernel
+    file writes.
     """
 
     def __init__(self, limits: Limits, module: str = "occupancy_cli.compile.worker") -> None:
@@ -83,19 +91,18 @@ class WorkerClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._asked = 0
         self._changing = threading.Lock()
         with _all_lock:
             _all.add(self)
 
-    def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The worker's answer to `message`; `WorkerFailure` when it gives none."""
+    def ask(self, text: str, kernel: str = "") -> Reply:
+        """The worker's answer to `text`; `WorkerFailure` when it gives none. `kernel` says whose file it loads."""
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         deadline = time.monotonic() + self.limits.seconds
-        self._asked += 1
+        token = worker_channel.new_token()
         try:
-            process.stdin.write(json.dumps({**message, "id": self._asked}).encode() + b"\n")
+            process.stdin.write(worker_channel.request_line(token, text))
             process.stdin.flush()
             line = self._read_line(process, deadline)
         except (BrokenPipeError, EOFError, ValueError):  # ValueError: closed meanwhile
@@ -105,16 +112,16 @@ class WorkerClient:
             self.close()
             limit = f"{self.limits.seconds:g} s"
             raise WorkerFailure("timeout", f"not done after {limit}, the limit of one compile", output) from None
-        answer = _answer_to(self._asked, line)
         output = self._captured()
-        if answer is None:
-            # A kernel file that writes to every descriptor, say: what else this process says cannot be told apart.
-            self.close()
-            raise WorkerFailure("crash", "the compiler process answered what was not asked", output)
-        if answer.get("error") == "over_memory":
-            self.close()  # what took the memory may still hold it
-        answer["output"] = output
-        return answer
+        try:
+            return Reply(worker_channel.answer_in(token, line), output)
+        except worker_channel.ForgedAnswer:
+            self.refuse()
+            raise WorkerFailure("crash", refused_answer(kernel), output) from None
+
+    def refuse(self) -> None:
+        """End a process that answered what it was not asked: what else it says cannot be told apart either."""
+        self.close()
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
@@ -217,15 +224,10 @@ class WorkerClient:
             _all.discard(self)
 
 
-def _answer_to(number: int, line: bytes) -> dict[str, Any] | None:
-    """The answer in `line` to the request of that number; None when it is none."""
-    try:
-        answer = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(answer, dict) or answer.pop("id", None) != number:
-        return None
-    return answer
+def refused_answer(kernel: str) -> str:
+    """Why an answer that is none is refused."""
+    by = f"code that {kernel} loads writes to the compiler process's answers" if kernel else "another code wrote it"
+    return f"the compiler process answered what was not asked: {by}"
 
 
 def close_all() -> None:
@@ -241,4 +243,10 @@ atexit.register(close_all)
 
 def _environment(folder: str) -> dict[str, str]:
     """The worker's environment: this one's, the folder this tool was imported from, and a folder for what it writes."""
-    return os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder}
+    return os.environ | {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": folder,
+        # What a kernel's file makes of sets and of text files must not differ from one process to the next.
+        "PYTHONHASHSEED": "0",
+        "PYTHONUTF8": "1",
+    }

@@ -7,32 +7,30 @@ since a fault leaves its CUDA context unusable.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
+from occupancy_cli.compile.kernel_record import ConfigValue
 from occupancy_cli.compile.request import CompileRequest, KernelSource
+from occupancy_cli.compile.typed_json import WrongData
 from occupancy_cli.compile.worker_client import Limits, WorkerClient, WorkerFailure
+from occupancy_cli.device.launch_messages import (
+    Launch,
+    LaunchedKernel,
+    LaunchFailed,
+    Message,
+    Method,
+    Open,
+    Opened,
+    Time,
+    Timed,
+    message_of,
+    message_text,
+)
 from occupancy_cli.errors import InputError
 
 MODULE = "occupancy_cli.device.launch_worker"
-
-
-@dataclass(frozen=True)
-class Method:
-    """How a time is taken: launches in one graph replay, timed replays, and whether the L2 holds the data before."""
-
-    launches_per_replay: int = 10
-    replays: int = 20
-    cold: bool = False
-
-    @property
-    def l2(self) -> str:
-        """The state of the L2, in words."""
-        return (
-            "cold: launches go round over copies of the inputs" if self.cold else "warm: every launch the same buffers"
-        )
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LaunchAnswer:
     """Times of one point in microseconds, or the `problem` that left it without.
 
     `us_split` is the main kernel alone, `us_total` with the kernels that follow it; `spread_percent` the range of the
-    middle 80 % of the replays over their median. `launched` has what each loaded kernel takes (smem, regs, spills,
-    ctas_per_sm by the driver).
+    middle 80 % of the replays over their median. `launched` has what each loaded kernel takes.
     """
 
     us_split: float = 0.0
@@ -49,7 +46,7 @@ class LaunchAnswer:
     spread_percent: float = 0.0
     sm_clock_mhz: int | None = None
     throttled: tuple[str, ...] = ()
-    launched: tuple[Mapping[str, Any], ...] = ()
+    launched: tuple[LaunchedKernel, ...] = ()
     problem: str = ""
 
 
@@ -67,14 +64,7 @@ class Launcher:
         seconds: float = 120.0,
         module: str = MODULE,
     ) -> None:
-        self._open = {
-            "action": "open",
-            "device": device,
-            "pci_bus_id": pci_bus_id,
-            "inputs": asdict(inputs),
-            "triton_cache": str(triton_cache),
-            **asdict(method),
-        }
+        self._open = Open(device, pci_bus_id, inputs, str(triton_cache), method)
         self._client = WorkerClient(Limits(seconds, 0), module)
         self._opened = False
         self.torch = ""
@@ -92,39 +82,51 @@ class Launcher:
         if self._opened:
             return
         try:
-            answer = self._client.ask(self._open)
+            answer = self._ask(self._open)
         except WorkerFailure as failed:
             raise InputError(
                 f"the launch process did not start: {failed.message}", where="measure", hint=failed.output[-300:]
             ) from None
-        if "error" in answer:
-            raise InputError(answer["message"], where="measure", hint=answer.get("trace", "").strip()[-300:])
-        self.torch = answer["torch"]
+        if isinstance(answer, LaunchFailed):
+            raise InputError(answer.message, where="measure", hint=answer.trace.strip()[-300:])
+        if not isinstance(answer, Opened):
+            self._client.refuse()
+            raise InputError("the launch process answered what was not asked", where="measure")
+        self.torch = answer.torch
         self._opened = True
 
+    def _ask(self, message: Open | Time) -> Message:
+        reply = self._client.ask(message_text(message), str(self._open.inputs))
+        try:
+            return message_of(reply.text)
+        except WrongData as wrong:
+            self._client.refuse()
+            raise WorkerFailure("crash", f"the launch process answered what was not asked: {wrong}") from None
+
     def time(
-        self, requests: Sequence[tuple[CompileRequest, tuple[int, ...]]], values: Mapping[str, Any]
+        self, requests: Sequence[tuple[CompileRequest, tuple[int, ...]]], values: Mapping[str, ConfigValue]
     ) -> LaunchAnswer:
         """Time launches that run one after the other, each a request with its grid; `values` are for the inputs."""
         self.open()
-        launches = []
-        for request, grid in requests:
-            message = request.to_message()
-            launches.append({**{k: message[k] for k in ("source", "arguments", "constexprs", "options")}, "grid": grid})
+        launches = tuple(
+            Launch(request.source, request.arguments, request.constexprs, request.options, tuple(grid))
+            for request, grid in requests
+        )
         try:
-            answer = self._client.ask({"action": "time", "launches": launches, "values": dict(values)})
+            answer = self._ask(Time(launches, dict(values)))
         except WorkerFailure as failed:
             self._opened = False
             return LaunchAnswer(problem=failed.message)
-        if "error" in answer:
+        if not isinstance(answer, Timed):
             self._client.close()
             self._opened = False
-            return LaunchAnswer(problem=answer["message"])
+            problem = answer.message if isinstance(answer, LaunchFailed) else "it answered what was not asked"
+            return LaunchAnswer(problem=problem)
         return LaunchAnswer(
-            us_split=answer["us_split"],
-            us_total=answer["us_total"],
-            spread_percent=answer["spread_percent"],
-            sm_clock_mhz=answer["sm_clock_mhz"],
-            throttled=tuple(answer["throttled"]),
-            launched=tuple(answer["launched"]),
+            us_split=answer.us_split,
+            us_total=answer.us_total,
+            spread_percent=answer.spread_percent,
+            sm_clock_mhz=answer.sm_clock_mhz,
+            throttled=answer.throttled,
+            launched=answer.launched,
         )

@@ -1,4 +1,4 @@
-"""The process that launches kernels on a GPU and times them: one JSON request a line, one answer a line.
+"""The process that launches kernels on a GPU and times them: reads messages (`launch_messages`), answers each with one.
 
 A launch that faults takes its CUDA context with it, so launches run in a process of their own, as compiles do. Started
 as `python -m occupancy_cli.device.launch_worker`; `measure.Launcher` is its other end.
@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import importlib
 import importlib.util
-import json
 import os
 import statistics
 import sys
@@ -27,8 +26,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from occupancy_cli.compile import worker_channel
+from occupancy_cli.compile.request import ArgumentValue, KernelSource
 from occupancy_cli.device.detect import DRIVER_LIBRARY
 from occupancy_cli.device.gpu_state import GpuState
+from occupancy_cli.device.launch_messages import (
+    Launch,
+    LaunchedKernel,
+    LaunchFailed,
+    Message,
+    Open,
+    Opened,
+    Time,
+    Timed,
+    message_of,
+    message_text,
+)
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.loading.module_loading import locate
 
@@ -42,61 +55,62 @@ L2_TIMES = 3  # a launch's data is taken to be out of the L2 after this many tim
 
 def main() -> None:
     """Serve requests from standard input until it closes. Arguments: the file that takes what is printed, and 0."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    channel = worker_channel.WorkerEnd()
     captured = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
     os.dup2(captured, 1)
     os.dup2(captured, 2)
     session: Session | None = None
-    for line in requests:
-        message = json.loads(line)
+    for text in channel:
+        answer: Message
         try:
-            if message["action"] == "open":
+            message = message_of(text)
+            if isinstance(message, Open):
                 session = Session(message)
                 answer = session.describe()
+            elif session is None or not isinstance(message, Time):
+                raise InputError("nothing was opened", where="launch worker")
             else:
-                if session is None:
-                    raise InputError("nothing was opened", where="launch worker")
                 answer = session.time(message)
         except BaseException as bad:  # noqa: BLE001 (the reason goes into the answer)
             answer = _failure(bad)
-        answers.write(json.dumps({**answer, "id": message["id"]}) + "\n")
-        answers.flush()
+        channel.answer(message_text(answer))
 
 
-def _failure(bad: BaseException) -> dict[str, Any]:
+def _failure(bad: BaseException) -> LaunchFailed:
     if isinstance(bad, OccupancyError):
-        return {"error": "input", "message": str(bad)}
+        return LaunchFailed(str(bad))
     text = str(bad).strip().splitlines()
     trace = "".join(traceback.format_exception(type(bad), bad, bad.__traceback__))[-4000:]
-    return {"error": "launch", "message": f"{type(bad).__name__}: {text[0] if text else ''}", "trace": trace}
+    return LaunchFailed(f"{type(bad).__name__}: {text[0] if text else ''}", trace)
 
 
 class Session:
     """What stays the same over the points of one measurement."""
 
-    def __init__(self, message: Mapping[str, Any]) -> None:
-        os.environ["TRITON_CACHE_DIR"] = message["triton_cache"]
+    def __init__(self, message: Open) -> None:
+        os.environ["TRITON_CACHE_DIR"] = message.triton_cache
         # As in the compile worker, so that what it left in that cache is found.
         os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
         import torch
 
         self.torch = torch
-        self.device = f"cuda:{message['device']}"
-        torch.cuda.set_device(message["device"])
-        self.launches_per_replay = int(message["launches_per_replay"])
-        self.replays = int(message["replays"])
-        self.cold = bool(message["cold"])
-        self.inputs: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = _named(message["inputs"])
-        self.state = GpuState(message["pci_bus_id"])
+        self.device = f"cuda:{message.device}"
+        torch.cuda.set_device(message.device)
+        self.launches_per_replay = message.method.launches_per_replay
+        self.replays = message.method.replays
+        self.cold = message.method.cold
+        self.inputs: Callable[[Mapping[str, Any], str], Mapping[str, Any]] = _named(message.inputs)
+        self.state = GpuState(message.pci_bus_id)
         self.state.__enter__()
-        properties = torch.cuda.get_device_properties(message["device"])
+        properties = torch.cuda.get_device_properties(message.device)
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0) or 64 << 20)
         self._raise_clock()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Opened:
         """Versions, and why clocks are unknown where they are."""
-        return {"torch": self.torch.__version__, "nvml": self.state.trouble}
+        return Opened(str(self.torch.__version__), self.state.trouble)
 
     def _raise_clock(self) -> None:
         """Keep the GPU busy for a moment: an idle one starts at a low clock."""
@@ -107,20 +121,20 @@ class Session:
                 self.torch.matmul(square, square)
             self.torch.cuda.synchronize()
 
-    def time(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The times of one point: `us_split` of the main kernel, `us_total` with the kernels that follow it."""
-        copies = self._copies(message["values"])
-        plans = [_Plan(launch, copies) for launch in message["launches"]]
+    def time(self, message: Time) -> Timed:
+        """The times of one point: the main kernel's, and that with the kernels that follow it."""
+        copies = self._copies(message.values)
+        plans = [_Plan(launch, copies) for launch in message.launches]
         compiled = [plan.run(0) for plan in plans]
         self.torch.cuda.synchronize()
-        answer: dict[str, Any] = {"launched": [_resources(c) for c in compiled], "copies": len(copies)}
-        answer["us_split"], answer["spread_percent"], clock, throttled = self._time([plans[0]], len(copies))
-        answer["us_total"] = answer["us_split"]
+        us_split, spread_percent, clock, throttled = self._time([plans[0]], len(copies))
+        us_total = us_split
         if len(plans) > 1:
-            answer["us_total"], spread, _, more = self._time(plans, len(copies))
-            answer["spread_percent"] = max(spread, answer["spread_percent"])
+            us_total, spread, _, more = self._time(plans, len(copies))
+            spread_percent = max(spread, spread_percent)
             throttled = tuple(dict.fromkeys((*throttled, *more)))
-        return answer | {"sm_clock_mhz": clock, "throttled": list(throttled)}
+        launched = tuple(_resources(c) for c in compiled)
+        return Timed(us_split, us_total, spread_percent, clock, throttled, launched, len(copies))
 
     def _copies(self, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """The inputs of a point; for cold launches as many copies as push each other out of the L2."""
@@ -177,32 +191,31 @@ class Session:
 class _Plan:
     """One kernel with its values, ready to be launched on each copy of the inputs."""
 
-    def __init__(self, launch: Mapping[str, Any], copies: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, launch: Launch, copies: Sequence[Mapping[str, Any]]) -> None:
         from occupancy_cli.compile import triton_front
 
-        source = launch["source"]
-        kernel = _named(source)
+        kernel = _named(launch.source)
         _, self._jit = triton_front.layers(kernel)
-        self._grid = tuple(launch["grid"])
+        self._grid = launch.grid
         self._values = []
         for copy in copies:
             values: dict[str, Any] = {}
-            for argument in launch["arguments"]:
-                if not argument["heuristic"]:
-                    values[argument["name"]] = _argument(argument, copy, source["kernel"])
-            values |= dict(launch["constexprs"])
-            self._values.append(triton_front.with_heuristics(kernel, values, dict(launch["options"])))
+            for argument in launch.arguments:
+                if not argument.heuristic:
+                    values[argument.name] = _argument(argument, copy, launch.source.kernel)
+            values |= dict(launch.constexprs)
+            self._values.append(triton_front.with_heuristics(kernel, values, dict(launch.options)))
 
     def run(self, number: int) -> Any:
         """Launch on copy `number`, counted round; returns Triton's compiled kernel."""
         return self._jit[self._grid](**self._values[number % len(self._values)])
 
 
-def module_of(source: Mapping[str, Any]) -> ModuleType:
+def module_of(source: KernelSource) -> ModuleType:
     """The module of a source, imported plainly: a launch needs all that it imports, and nothing is stood in for."""
-    if not source["file"]:
-        return importlib.import_module(source["module"])
-    path = Path(source["file"])
+    if not source.file:
+        return importlib.import_module(source.module or "")
+    path = Path(source.file)
     root, name = locate(path)
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
@@ -223,19 +236,19 @@ def module_of(source: Mapping[str, Any]) -> ModuleType:
     return module
 
 
-def _named(source: Mapping[str, Any]) -> Any:
+def _named(source: KernelSource) -> Any:
     """The object that a source names: `kernel` in a file or module."""
     value: Any = module_of(source)
-    for part in source["kernel"].split("."):
+    for part in source.kernel.split("."):
         value = getattr(value, part, None)
         if value is None:
-            raise InputError(f"there is no {source['kernel']!r}", where=str(source["file"] or source["module"]))
+            raise InputError(f"there is no {source.kernel!r}", where=str(source.file or source.module))
     return value
 
 
-def _argument(argument: Mapping[str, Any], inputs: Mapping[str, Any], kernel: str) -> Any:
+def _argument(argument: ArgumentValue, inputs: Mapping[str, Any], kernel: str) -> Any:
     """The value of one argument: a tensor from the inputs; a number from the spec, or from the inputs without one."""
-    name, kind, value = argument["name"], argument["type"], argument["value"]
+    name, kind, value = argument.name, argument.type, argument.value
     if kind == "none":
         return None
     if kind.startswith(("*", "tensordesc<")):
@@ -251,14 +264,9 @@ def _argument(argument: Mapping[str, Any], inputs: Mapping[str, Any], kernel: st
     raise InputError(f"{name} of {kernel} has no value", where="arguments", hint="Give it one in the spec.")
 
 
-def _resources(compiled: Any) -> dict[str, Any]:
+def _resources(compiled: Any) -> LaunchedKernel:
     """What the loaded kernel takes, and the driver's CTAs/SM."""
-    return {
-        "smem": compiled.metadata.shared,
-        "regs": compiled.n_regs,
-        "spills": compiled.n_spills,
-        "ctas_per_sm": _ctas_per_sm(compiled),
-    }
+    return LaunchedKernel(compiled.metadata.shared, compiled.n_regs, compiled.n_spills, _ctas_per_sm(compiled))
 
 
 def _ctas_per_sm(compiled: Any) -> int | None:

@@ -43,12 +43,8 @@ class Modules:
     displaced: dict[str, ModuleType] = field(default_factory=dict)
     """Installed modules that stand-ins hide while these modules are in."""
     hook: Any = None
-    env: dict[str, str | None] = field(default_factory=dict)
-    """Environment variables that they read while they loaded, whichever kernel they were loaded for."""
     asked: set[str] = field(default_factory=set)
-    """What they asked the device, likewise."""
-    files: dict[str, str | None] = field(default_factory=dict)
-    """What they read beside their sources, likewise."""
+    """What they asked the device while they loaded, whichever kernel they were loaded for."""
 
 
 @dataclass

@@ -3,9 +3,8 @@ what times of launches are then read from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from occupancy_cli.gpu.sm_rates import L2_BYTES_PER_CYCLE_AND_SM
 
@@ -81,28 +80,6 @@ class KernelTiming:
 
     def _spread(self, ctas_per_sm: int, values: Sequence[float]) -> tuple[float, ...]:
         return tuple(_interpolate(self.residents, values, r) for r in range(1, ctas_per_sm + 1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for a cache; `from_dict` reads it back."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> KernelTiming:
-        """The timing that `to_dict` wrote, as it came back from JSON."""
-        pairs = {"unit_cycles", "assumed"}
-        fields = {
-            key: tuple(tuple(pair) for pair in value) if key in pairs else tuple(value)
-            for key, value in data.items()
-            if isinstance(value, list | tuple)
-        }
-        for key in ("faster_near", "faster_far"):
-            fields[key] = tuple(_at_rate(each) for each in data.get(key, ()))
-        few = {key: _at_rate(data[key]) for key in ("few_near", "few_far") if data.get(key) is not None}
-        return KernelTiming(**{**data, **fields, **few})
-
-
-def _at_rate(data: Mapping[str, Any]) -> AtRate:
-    return AtRate(float(data["bytes_per_cycle"]), tuple(data["start"]), tuple(data["iteration"]))
 
 
 def _interpolate(at: Sequence[int], values: Sequence[float], wanted: int) -> float:

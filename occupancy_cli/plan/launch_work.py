@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from occupancy_cli.compile.kept_timing import digest_of, merged, work_from
+from occupancy_cli.compile.kernel_record import digest_of
+from occupancy_cli.compile.kernel_times import KernelTimes, merged
 from occupancy_cli.compile.request import CompileOutcome
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -29,20 +30,20 @@ from occupancy_cli.spec.yaml_reader import KeyPath
 MAX_RAGGED_CTAS = 2_000_000
 
 
-def timing_of(gpu: GpuProfile, outcome: CompileOutcome) -> Mapping[str, Any] | None:
-    """What the compiled kernel's own text says of its time on the GPU (`compile.timing.read_timing`)."""
-    return outcome.timings.get(digest_of(gpu))
+def timing_of(gpu: GpuProfile, outcome: CompileOutcome) -> KernelTimes | None:
+    """What the compiled kernel's own text says of its time on the GPU (`compile.simulated_timing`)."""
+    kept = outcome.times.get(digest_of(gpu))
+    return None if kept is None else kept.read()
 
 
 def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
     """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
     found = timing_of(gpu, outcome)
     given = cta_work(kernel.given, plan)
-    # Many points share an outcome: what was read of it is unpacked once. The record is kept with it, or another one
-    # might come to lie where it lay.
+    # Many points share an outcome. What was read of it is kept with it, or another one might come to lie where it lay.
     known = ("work", id(found), given)
     if known not in kernel.memo:
-        kernel.memo[known] = (found, merged(given, None if found is None else work_from(found)))
+        kernel.memo[known] = (found, merged(given, None if found is None else found.work))
     work: CtaWork = kernel.memo[known][1]
     return work
 
@@ -104,22 +105,22 @@ class TripCount:
         return self.expression.names & {"pid0", "pid1", "pid2"}
 
 
-def trip_count_of(given: KernelInput, site: Launch, at: KeyPath, found: Mapping[str, Any] | None) -> TripCount | str:
+def trip_count_of(given: KernelInput, site: Launch, at: KeyPath, found: KernelTimes | None) -> TripCount | str:
     """Iterations of a CTA: the spec's, else those of the compiled kernel (`found`: its record), else why neither."""
     if site.work.iterations is not None:
         where = given.document.where((*at, "work", "iterations"))
         return TripCount(parse_expression(site.work.iterations, where), "spec", where)
     if found is None:
         return "the spec does not give them, and the kernel was not compiled for a time"
-    told = found["iterations"]
-    if told["expression"] is None:
-        return f"the spec does not give them, and in the kernel's IR {told['reason']}"
+    told = found.iterations
+    if told.expression is None:
+        return f"the spec does not give them, and in the kernel's IR {told.reason}"
     where = f"iterations of {site.kernel} in its IR"
-    return TripCount(parse_expression(told["expression"], where), "IR", where, told["at_most"])
+    return TripCount(parse_expression(told.expression, where), "IR", where, told.at_most)
 
 
 def iterations_from(
-    given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None, lengths: tuple[int, ...] = ()
+    given: KernelInput, plan: LaunchPlan, found: KernelTimes | None, lengths: tuple[int, ...] = ()
 ) -> str | None:
     """Who says how many iterations a CTA of this launch runs, for a Report; None where nobody does."""
     work = plan.launch.work
@@ -132,7 +133,7 @@ def iterations_from(
 
 
 def launch_shape(
-    given: KernelInput, plan: LaunchPlan, found: Mapping[str, Any] | None = None, lengths: tuple[int, ...] = ()
+    given: KernelInput, plan: LaunchPlan, found: KernelTimes | None = None, lengths: tuple[int, ...] = ()
 ) -> LaunchShape | str:
     """The grid with each CTA's iterations, or why it is not known.
 

@@ -148,7 +148,7 @@ def _launch_columns(
 ) -> LaunchColumns:
     given, launch = kernel.given, site.launch
     exact = needs_exact_values(site, config)
-    specialized = {p["name"] for p in site.description.params if p["specializes"]}
+    specialized = {p.name for p in site.description.params if p.specializes}
     told_apart: list[Column] = []
     for name in site.description.arguments:
         argument = launch.arguments.get(name)

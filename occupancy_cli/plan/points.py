@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from occupancy_cli.compile.compile_service import KernelDescription
+from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -148,7 +148,7 @@ def prepare(
 
 def _tuned(description: KernelDescription) -> set[str]:
     """The names that the kernel's autotuner gives."""
-    return set() if description.autotune is None else {n for c in description.autotune["configs"] for n in c}
+    return set() if description.autotune is None else {n for c in description.autotune.configs for n in c}
 
 
 def _check_names(given: KernelInput, site: LaunchSite, set_names: Iterable[str] = ()) -> None:
@@ -167,7 +167,7 @@ def _check_names(given: KernelInput, site: LaunchSite, set_names: Iterable[str] 
             raise unknown_name(
                 f"constexpr of {description.name}", name, description.constexprs, where=where((*at, "constexprs", name))
             )
-    optional = {p["name"] for p in description.params if p["has_default"]} | set(description.heuristics)
+    optional = {p.name for p in description.params if p.has_default} | set(description.heuristics)
     missing = [n for n in description.arguments if n not in launch.arguments and n not in optional]
     if missing and given.from_flags:
         unset = [n for n in description.constexprs if n not in optional | set(set_names) | _tuned(description)]
@@ -198,7 +198,7 @@ def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[s
             if given.from_flags:
                 return ({},)
             raise InputError(f"{description.name} has no @triton.autotune", where=where, hint="List its configs here.")
-        return tuple(dict(c) for c in description.autotune["configs"])
+        return tuple(dict(c) for c in description.autotune.configs)
     for i, config in enumerate(configs):
         for name in config:
             _check_config_name(given, description, name, ("configs", i, name))
@@ -356,7 +356,7 @@ def _request(
     """What to compile for one launch, and what was assumed for it."""
     given, launch, at, description = kernel.given, site.launch, site.at, site.description
     assumed: list[str] = []
-    specialized = {p["name"] for p in description.params if p["specializes"]}
+    specialized = {p.name for p in description.params if p.specializes}
     arguments = []
     for name in description.arguments:
         argument = launch.arguments.get(name)
@@ -459,8 +459,8 @@ def constexprs_of(
     values: dict[str, Any] = {}
     missing = []
     for param in description.params:
-        name = param["name"]
-        if not param["constexpr"]:
+        name = param.name
+        if not param.constexpr:
             continue
         if name in config:
             values[name] = config[name]
@@ -468,7 +468,7 @@ def constexprs_of(
             values[name] = (value or value_of)(given, launch.constexprs[name], names, (*at, "constexprs", name))
         elif name in names:
             values[name] = names[name]
-        elif not param["has_default"] and name not in description.heuristics:
+        elif not param.has_default and name not in description.heuristics:
             missing.append(name)
     if missing:
         flags = " ".join(f"--set {n}=VALUE" for n in missing)

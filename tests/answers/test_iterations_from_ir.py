@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from occupancy_cli.compile.kernel_times import Iterations
 from occupancy_cli.compile.simulated_timing import read_iterations
 from occupancy_cli.model.cta_work import LaunchShape
 from occupancy_cli.readers.ir_work import read_work
@@ -126,7 +127,7 @@ module attributes {"ttg.num-warps" = 4 : i32} {
 """
 
 
-def iterations(body: str, **arguments: int | None) -> dict[str, Any]:
+def iterations(body: str, **arguments: int | None) -> Iterations:
     text = TTGIR.replace("%end = BODY", body)
     kernel = parse_ttgir(text)
     given = {"x": None, "n": 8, "m": 64, **arguments}
@@ -134,28 +135,28 @@ def iterations(body: str, **arguments: int | None) -> dict[str, Any]:
 
 
 def test_an_expression_is_kept_only_if_it_gives_what_the_ir_gives() -> None:
-    assert iterations("%end = arith.divsi %m, %n : i32")["expression"] == "(m // n)"
-    assert iterations("%end = arith.addi %p, %n : i32")["expression"] == "(pid0 + n)"
+    assert iterations("%end = arith.divsi %m, %n : i32").expression == "(m // n)"
+    assert iterations("%end = arith.addi %p, %n : i32").expression == "(pid0 + n)"
     # m // (n * n): whether or not its text has the brackets, what is kept divides by the product.
     product = iterations("%q = arith.muli %n, %n : i32\n    %end = arith.divsi %m, %q : i32", m=960)
-    if product["expression"] is not None:
-        assert eval(product["expression"], {"m": 960, "n": 8}) == 15
+    if product.expression is not None:
+        assert eval(product.expression, {"m": 960, "n": 8}) == 15
     else:
-        assert "do not tell one value" in product["reason"]
+        assert "do not tell one value" in product.reason
     shifted = iterations("%end = arith.shrsi %m, %n : i32")
-    assert shifted["expression"] is None and "cannot be worked out" in shifted["reason"]
+    assert shifted.expression is None and "cannot be worked out" in shifted.reason
 
 
 def test_loaded_lengths_count_as_long_as_they_can_be() -> None:
     bounded = iterations("%l = tt.load %y : !tt.ptr<i32>\n    %end = arith.minsi %l, %n : i32".replace("%y", "%x"))
-    assert bounded["at_most"]
-    assert bounded["expression"] == "min(1073741824, n)"
+    assert bounded.at_most
+    assert bounded.expression == "min(1073741824, n)"
     alone = iterations("%end = tt.load %x : !tt.ptr<i32>")
-    assert alone["expression"] is None
-    assert "loaded data alone decides" in alone["reason"]
+    assert alone.expression is None
+    assert "loaded data alone decides" in alone.reason
 
 
 def test_a_kernel_without_a_loop_runs_none() -> None:
     text = "module {\n tt.func public @k(%x: !tt.ptr<f32>) {\n tt.return\n }\n}"
-    assert read_iterations(parse_ttgir(text), text, None, {})["expression"] == "0"
+    assert read_iterations(parse_ttgir(text), text, None, {}).expression == "0"
     assert LaunchShape.uniform((4,), 0.0).working == 4

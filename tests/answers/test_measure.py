@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import sys
@@ -18,10 +19,12 @@ from occupancy_cli.answers.measure import Measured, measure
 from occupancy_cli.answers.times_file import read_times
 from occupancy_cli.cli.measure_command import parse_seconds
 from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.request import ArgumentValue, KernelSource
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.device import launch_worker
 from occupancy_cli.device.gpu_state import GpuState
-from occupancy_cli.device.launch_timing import Launcher, Method
+from occupancy_cli.device.launch_messages import Launch, LaunchedKernel, Method, Open, Time
+from occupancy_cli.device.launch_timing import Launcher
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input, shipped_specs
@@ -52,11 +55,11 @@ def test_points_and_rows(tmp_path: Path) -> None:
     times = read_times(out)
     assert times.header.gpu == "h200-sxm" and times.header.device == "NVIDIA H200"
     assert times.header.l2.startswith("warm") and times.header.date == "2026-01-02"
-    assert [r["batch"] for r in times.rows] == [8] * 8 + [4] * 8  # the order of the batches as given
-    for row in times.rows:
+    assert [r.names["batch"] for r in times.rows] == [8] * 8 + [4] * 8  # the order of the batches as given
+    for row in (measured.row for measured in times.rows):
         assert row["us_total"] == formula_us(4096, row["BLOCK"], row["nsplit"])
         assert row["us_split"] == row["us_total"] - 1
-        assert row["grid"] == [row["batch"], row["nsplit"]]
+        assert row["grid"] == (row["batch"], row["nsplit"])
         assert {"TARGET", "num_warps", "num_stages", "tiles", "tiles_per_split", "smem", "regs", "spills"} <= set(row)
     assert timer.asked[0][0] == ("split_sum", "combine")
 
@@ -72,7 +75,7 @@ def test_resume_after_an_interrupt(tmp_path: Path) -> None:
     again = FormulaTimer()
     done = run(spec, out, again, batches=(8,))
     assert (done.known, done.written, len(again.asked)) == (3, 5, 5)
-    rows = read_times(out).rows
+    rows = [measured.names for measured in read_times(out).rows]
     assert len(rows) == 8 and len({(r["BLOCK"], r["nsplit"]) for r in rows}) == 8
 
 
@@ -105,7 +108,7 @@ def test_throttled_points_are_marked(tmp_path: Path) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
     done = run(spec, out, FormulaTimer(throttled=("power cap",)), batches=(8,), nsplits=(1,))
     assert done.marked == done.written == 2  # nsplit 1 of both configs
-    assert {tuple(r["throttled"]) for r in read_times(out).rows} == {("power cap",)}
+    assert {r.figures.throttled for r in read_times(out).rows} == {("power cap",)}
 
 
 @pytest.mark.compiles
@@ -142,7 +145,7 @@ def test_files_that_are_no_times(tmp_path: Path) -> None:
     for text, problem in (
         ("", "does not start with the line"),
         ('{"a": 1}\n', "does not start with the line"),
-        ('{"schema": "occupancy/times/1"}\n', "the first line is incomplete"),
+        ('{"schema": "occupancy/times/1"}\n', "the first line is not in order: kernel is missing"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=problem):
@@ -160,7 +163,7 @@ def test_bad_rows_are_named_and_gzip_is_read(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(text.encode()))
     assert read_times(packed).rows == read_times(out).rows
     out.write_text(text + '{"us_total": 0}\n')
-    with pytest.raises(InputError, match=r"times.jsonl:4: a point has no time"):
+    with pytest.raises(InputError, match=r"times.jsonl:4: us_total is 0: a launch takes"):
         read_times(out)
     packed.write_bytes(gzip.compress(text.encode())[:-20])
     with pytest.raises(InputError, match="cannot be read"):
@@ -292,7 +295,7 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     monkeypatch.setattr(launch_worker, "_ctas_per_sm", lambda _compiled: 5)
     made = iter(range(1, 1000))
     objects = {"inputs": lambda _values, _device: {"x_ptr": FakeTensor(next(made))}, "kernel": kernel}
-    monkeypatch.setattr(launch_worker, "_named", lambda source: objects[source["kernel"]])
+    monkeypatch.setattr(launch_worker, "_named", lambda source: objects[source.kernel])
     front = types.SimpleNamespace(
         layers=lambda value: ([], value), with_heuristics=lambda _k, values, config: {**values, **config}
     )
@@ -302,30 +305,29 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
 
 
 def opened(cold: bool = False) -> launch_worker.Session:
-    message = {"device": 0, "pci_bus_id": "0", "triton_cache": "/nowhere", "inputs": {"kernel": "inputs"}}
-    return launch_worker.Session({**message, "launches_per_replay": 10, "replays": 20, "cold": cold})
+    return launch_worker.Session(Open(0, "0", KernelSource("inputs"), "/nowhere", Method(10, 20, cold)))
 
 
-LAUNCH = {
-    "source": {"kernel": "kernel", "file": "x.py", "module": None},
-    "grid": [8, 2],
-    "arguments": [
-        {"name": "x_ptr", "type": "*fp32", "value": None, "heuristic": False},
-        {"name": "n", "type": "i32", "value": 7, "heuristic": False},
-        {"name": "scale", "type": "fp32", "value": None, "heuristic": False},
-        {"name": "even", "type": "i32", "value": 1, "heuristic": True},
-    ],
-    "constexprs": [["BLOCK", 64]],
-    "options": [["num_warps", 4]],
-}
+LAUNCH = Launch(
+    source=KernelSource("kernel", "x.py"),
+    arguments=(
+        ArgumentValue("x_ptr", "*fp32"),
+        ArgumentValue("n", "i32", 7),
+        ArgumentValue("scale", "fp32"),
+        ArgumentValue("even", "i32", 1, heuristic=True),
+    ),
+    constexprs=(("BLOCK", 64),),
+    options=(("num_warps", 4),),
+    grid=(8, 2),
+)
 
 
 def test_a_point_is_timed_per_launch(fake_torch: FakeKernel) -> None:
-    answer = opened().time({"values": {}, "launches": [LAUNCH, LAUNCH]})
+    answer = opened().time(Time((LAUNCH, LAUNCH), {}))
     # A replay of 10 launches at 0.004 ms: 4 us a launch; with a second kernel in the graph, 8 us for the pair.
-    assert answer["us_split"] == pytest.approx(4.0) and answer["us_total"] == pytest.approx(8.0)
-    assert answer["launched"][0] == {"smem": 1024, "regs": 40, "spills": 0, "ctas_per_sm": 5}
-    assert answer["spread_percent"] == pytest.approx(0.0, abs=1e-6)
+    assert answer.us_split == pytest.approx(4.0) and answer.us_total == pytest.approx(8.0)
+    assert answer.launched[0] == LaunchedKernel(smem=1024, regs=40, spills=0, ctas_per_sm=5)
+    assert answer.spread_percent == pytest.approx(0.0, abs=1e-6)
     seen = fake_torch.seen[0]
     assert seen["grid"] == (8, 2) and seen["n"] == 7 and seen["scale"] == 1.0 and seen["BLOCK"] == 64
     assert "even" not in seen  # a heuristic's value is the heuristic's to give
@@ -333,39 +335,41 @@ def test_a_point_is_timed_per_launch(fake_torch: FakeKernel) -> None:
 
 
 def test_cold_launches_go_round_over_copies(fake_torch: FakeKernel) -> None:
-    answer = opened(cold=True).time({"values": {}, "launches": [LAUNCH]})
+    answer = opened(cold=True).time(Time((LAUNCH,), {}))
     # Copies of 1 MiB: three times the 4 MiB of L2 must pass between two uses of one, so 1 + 12.
-    assert answer["copies"] == 13
+    assert answer.copies == 13
     assert len({seen["x_ptr"].address for seen in fake_torch.seen}) == 13
     assert len(fake_torch.seen) == 1 + 13  # the graph holds one launch of each copy, more than the 10 asked for
 
 
 def test_a_tensor_that_the_inputs_lack(fake_torch: FakeKernel) -> None:
-    argument = {"name": "y_ptr", "type": "*fp32", "value": None, "heuristic": False}
+    launch = dataclasses.replace(LAUNCH, arguments=(ArgumentValue("y_ptr", "*fp32"),))
     with pytest.raises(InputError, match="no tensor 'y_ptr' for kernel"):
-        opened().time({"values": {}, "launches": [{**LAUNCH, "arguments": [argument]}]})
+        opened().time(Time((launch,), {}))
 
 
 WORKER = """
-import json, os, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["action"] == "open":
-        answer = {"torch": "2.11.0", "nvml": ""}
-    elif message["values"]["batch"] == 13:
+import os
+from occupancy_cli.compile.worker_channel import WorkerEnd
+from occupancy_cli.device.launch_messages import LaunchedKernel, LaunchFailed, Open, Opened, Timed
+from occupancy_cli.device.launch_messages import message_of, message_text
+channel = WorkerEnd()
+for text in channel:
+    message = message_of(text)
+    if isinstance(message, Open):
+        answer = Opened("2.11.0", "")
+    elif message.values["batch"] == 13:
         os._exit(3)
-    elif message["values"]["batch"] == 14:
-        answer = {"error": "launch", "message": "RuntimeError: an illegal memory access"}
+    elif message.values["batch"] == 14:
+        answer = LaunchFailed("RuntimeError: an illegal memory access")
     else:
-        answer = {"us_split": 1.0, "us_total": 2.0, "spread_percent": 0.1, "sm_clock_mhz": 1980, "throttled": [],
-                  "launched": [{"smem": os.getpid()}]}
-    print(json.dumps({**answer, "id": message["id"]}), flush=True)
+        answer = Timed(1.0, 2.0, 0.1, 1980, (), (LaunchedKernel(os.getpid(), 20, 0, None),))
+    said = message_text(answer)
+    channel.answer(said.replace("us_total", "us_whole") if getattr(message, "values", {}).get("batch") == 15 else said)
 """
 
 
 def test_a_launcher_outlives_what_its_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from occupancy_cli.compile.request import KernelSource
-
     (tmp_path / "made_up_worker.py").write_text(WORKER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     source = KernelSource("inputs", "x.py")
@@ -376,6 +380,7 @@ def test_a_launcher_outlives_what_its_process_does(tmp_path: Path, monkeypatch: 
         assert same.launched == first.launched
         assert "exit code 3" in launcher.time([], {"batch": 13}).problem
         assert launcher.time([], {"batch": 14}).problem == "RuntimeError: an illegal memory access"
+        assert "Timed.us_total is missing" in launcher.time([], {"batch": 15}).problem
         after = launcher.time([], {"batch": 3})
         assert after.problem == "" and after.launched != first.launched  # a fresh process each time
 
@@ -400,7 +405,7 @@ def test_inputs_of_shipped_kernels_fit_their_specs(path: Path) -> None:
     point = make_point(kernel, load_gpu("h200"), settings, kernel.configs[0], {}, None)
     assert given.spec.inputs is not None
     file, _, function = given.spec.inputs.rpartition(":")
-    source = {"file": str(given.folder / file), "module": None, "kernel": function}
+    source = KernelSource(function, str(given.folder / file))
     made = getattr(launch_worker.module_of(source), function)(dict(point.names), "cpu")
     strides = {"a_ptr": "stride_a", "query_ptr": "stride_query_batch", "indices_ptr": "stride_indices"}
     for plan in point.launches:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,9 +23,10 @@ from occupancy_cli.answers.recommend import (
     recommend,
 )
 from occupancy_cli.answers.sweep import sweep
-from occupancy_cli.compile.compile_service import KernelDescription
-from occupancy_cli.compile.kept_timing import digest_of
+from occupancy_cli.compile.kernel_record import KeptTimes, KernelDescription, Parameter, digest_of
+from occupancy_cli.compile.kernel_times import Iterations, KernelTimes
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
+from occupancy_cli.compile.typed_json import to_json
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.cta_work import CtaWork
@@ -81,17 +81,15 @@ SPEC: dict[str, Any] = {
 class MadeUp:
     """Stands in for the compile service: resources and timings drawn by chance, the same for the same binary."""
 
-    def __init__(self, gpu: GpuProfile, iterations: dict[str, Any] | None = None) -> None:
+    def __init__(self, gpu: GpuProfile, iterations: Iterations | None = None) -> None:
         self.gpu, self.cache, self.triton, self.interrupted = gpu, None, "3.9.0", False
-        self.iterations = iterations or {"expression": None, "at_most": False, "reason": "the main loop is a `while`"}
+        self.iterations = iterations or Iterations(None, False, "the main loop is a `while`")
         self.asked = 0
 
     def describe(self, source: KernelSource, _target: Target) -> KernelDescription:
         arguments = ["x_ptr", "batch", "nsplit", "per", "stride"] if source.kernel == "split" else ["x_ptr", "nsplit"]
         constexprs = ["BLOCK_H", "BLOCK_T"] if source.kernel == "split" else []
-        flags = {"specializes": True, "has_default": False}
-        params = [{"name": n, "constexpr": False, **flags} for n in arguments]
-        params += [{"name": n, "constexpr": True, **flags} for n in constexprs]
+        params = [Parameter(n, n in constexprs, "", None, False, True) for n in (*arguments, *constexprs)]
         return KernelDescription(source.kernel, tuple(params), None, ())
 
     def compile_all(self, requests: Sequence[CompileRequest], **_options: Any) -> list[CompileOutcome]:
@@ -112,13 +110,13 @@ class MadeUp:
         )
         start, each = by_chance.uniform(900, 9000), by_chance.uniform(500, 4000)
         slower = [1.0, by_chance.uniform(1.0, 1.9), by_chance.uniform(1.9, 2.8)]
-        times = [tuple(c * s * far for s in slower) for c in (start, each) for far in (1.0, 1.3)]
+        cycles = [tuple(c * s * far for s in slower) for c in (start, each) for far in (1.0, 1.3)]
         axes = by_chance.choice([((0, 1), (2, 1)), ((1, 1),), None])
         work = CtaWork(
-            2e3, 8e3, 1e3, (), timing=KernelTiming((1, 2, 3), 280, 690, *times, ()), loads_by_axes=((8e3, axes),)
+            2e3, 8e3, 1e3, (), timing=KernelTiming((1, 2, 3), 280, 690, *cycles, ()), loads_by_axes=((8e3, axes),)
         )
-        timing = {"work": dataclasses.asdict(work), "iterations": self.iterations}
-        return CompileOutcome(resources, timings={digest_of(self.gpu): timing}, toolchain=(("ptxas", "12.9"),))
+        times = KeptTimes(to_json(KernelTimes(self.iterations, work)))
+        return CompileOutcome(resources, times={digest_of(self.gpu): times}, toolchain=(("ptxas", "12.9"),))
 
 
 @pytest.fixture
@@ -255,7 +253,7 @@ def test_iterations_come_from_the_ir_where_the_spec_gives_none(tmp_path: Path, g
     spec = {k: v for k, v in SPEC.items() if k != "followed_by"} | {"configs": [{"BLOCK_T": 64, "num_warps": 8}]}
     spec["arguments"] = {**SPEC["arguments"], "batch": {"type": "i32", "value": "topk"}}
     given = {**spec, "work": {"iterations": count}}
-    told = {"expression": count.replace("topk", "batch"), "at_most": False, "reason": ""}
+    told = Iterations(count.replace("topk", "batch"))
     answers = []
     for each, service in ((given, MadeUp(gpu)), ({**spec, "work": {}}, MadeUp(gpu, told))):
         kernel, sets = kernel_at(tmp_path, gpu, service, each, workload, BLOCK_H=16)

@@ -370,7 +370,7 @@ def test_the_example_with_nothing_installed() -> None:
     with CompileService(limits=LIMITS, jobs=1) as service:
         described = service.describe(decode.source, SM120)
         outcome, refused = service.compile_all([decode, checked])
-    assert described.autotune is not None and len(described.autotune["configs"]) == 3 * 2 * 2
+    assert described.autotune is not None and len(described.autotune.configs) == 3 * 2 * 2
     assert outcome.ok, outcome.message
     assert outcome.notes[0].startswith("stand-ins for: my_engine, my_engine_cuda")
     assert "my_engine.platforms.current_platform.is_rocm() was taken as false" in outcome.notes[1]

@@ -1,10 +1,10 @@
 """The simulated scheduler: cycles of small programs by hand, and of a real kernel beside its measured time."""
 
 import dataclasses
-import json
 
 import pytest
 
+from occupancy_cli.compile.typed_json import from_json, to_json
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.gpu.sm_rates import (
@@ -71,7 +71,7 @@ def test_loads_wait_for_bandwidth_and_not_at_higher_rates():
     assert [each.bytes_per_cycle for each in timing.faster_far] == [32.0, L2_BYTES_PER_CYCLE_FEW_SMS]
     assert timing.faster_far[0].iteration[0] == pytest.approx(1024 + 700, rel=0.02)
     assert timing.few_far is not None and timing.few_far.iteration[0] < timing.faster_far[0].iteration[0]
-    assert KernelTiming.from_dict(json.loads(json.dumps(timing.to_dict()))) == timing
+    assert from_json(KernelTiming, to_json(timing)) == timing
 
 
 def test_short_runs_of_bytes_get_less_of_the_memory_bandwidth():
@@ -154,7 +154,7 @@ def test_residents_between_simulated_counts_are_interpolated():
     start, iteration = timing.cycles(4, 500)
     assert start == (10, 20, 30, 40)
     assert iteration == (2, 3, 4, 5)
-    assert KernelTiming.from_dict(json.loads(json.dumps(timing.to_dict()))) == timing
+    assert from_json(KernelTiming, to_json(timing)) == timing
 
 
 def test_rates_come_from_the_profile_and_what_is_missing_is_said():

@@ -57,12 +57,12 @@ def request_of(service: CompileService, row: dict[str, Any]) -> CompileRequest:
     values = row["arguments"] | row["config"]
     arguments = []
     for param in description.params:
-        if param["constexpr"]:
+        if param.constexpr:
             continue
-        heuristic = param["name"] in description.heuristics
-        kind = pointers.get(param["name"], "i32")
-        value = None if param["name"] in pointers else values[param["name"]]
-        arguments.append(ArgumentValue(param["name"], kind, value, 16, heuristic, param["specializes"]))
+        heuristic = param.name in description.heuristics
+        kind = pointers.get(param.name, "i32")
+        value = None if param.name in pointers else values[param.name]
+        arguments.append(ArgumentValue(param.name, kind, value, 16, heuristic, param.specializes))
     constexprs = tuple(
         (p, values[p]) for p in description.constexprs if p in values and p not in description.heuristics
     )
