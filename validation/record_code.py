@@ -1,6 +1,6 @@
 """Compile every kernel variant of a measured surface and keep its TTGIR, SASS and resources beside the surface.
 
-    python validation/record_code.py tests/data/surfaces/NAME.jsonl.gz
+    python validation/record_code.py validation/given/NAME.jsonl.gz
 
 Run it with the Triton version that the surface was measured with (the description's `triton`); no GPU is needed.
 """
