@@ -44,7 +44,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     base = _basetemp(item.config)
     if item.get_closest_marker("compiles") is not None:
         # The processes of one test run share it, as users' processes do: what one compiled, the others find.
-        shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+        shared = base.parent if hasattr(item.config, "workerinput") else base
         os.environ["OCCUPANCY_CACHE_DIR"] = str(shared / "result-cache")
         return (yield)
     # An empty one each: in what others compiled, one that needs a compile would pass for one that needs none.
@@ -90,15 +90,15 @@ def _tree() -> dict[str, tuple[int, int]]:
 _tree_before: dict[str, tuple[int, int]] = {}
 
 
-def pytest_sessionstart() -> None:
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):  # a worker of pytest-xdist leaves that to its controller
         _tree_before.update(_tree())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run after which the tree is not as it was."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if hasattr(session.config, "workerinput"):
         return
     after = _tree()
     changed = sorted(p for p in _tree_before.keys() | after.keys() if _tree_before.get(p) != after.get(p))
