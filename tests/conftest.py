@@ -105,7 +105,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if changed:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
-            reporter.ensure_newline()
+            reporter.line("")
             reporter.line(f"A test wrote into the source tree (or you did meanwhile): {', '.join(changed)}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -52,37 +52,76 @@ def test_tests_and_validation_do_not_import_each_other() -> None:
         assert "tests" not in re.findall(r"[\"'](tests)[\"'/]", path.read_text(encoding="utf-8")), path
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ("import triton", "is not marked"),
-        (
-            "import subprocess, sys\n    subprocess.run([sys.executable, '-c', 'import triton.language'])",
-            "is not marked",
-        ),
-        ("import pathlib\n    pathlib.Path(__file__).with_name('left').write_text('')", "wrote into the source tree"),
-    ],
-    ids=["triton here", "triton in a process", "a file in the tree"],
-)
-def test_a_test_that_may_not_fails(tmp_path: Path, body: str, said: str) -> None:
-    """The rules of `conftest.py`, seen in a tree of two files."""
+BODIES = {
+    "here": "import triton",
+    "elsewhere": "import subprocess, sys\n    subprocess.run([sys.executable, '-c', 'import triton.language'])",
+    "left": "import pathlib\n    pathlib.Path(__file__).with_name('left').write_text('')",
+}
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "not marked"])
+def test_tests_that_do_what_they_may_not_fail(tmp_path: Path, marked: bool) -> None:
+    """The rules of `conftest.py`, seen in a small tree where importing Triton costs nothing."""
     folder = tmp_path / "tests"
     (folder / "triton_watch").mkdir(parents=True)
-    env = {name: value for name, value in os.environ.items() if name != "OCCUPANCY_TESTS_TRITON_NOTES"}
     for name in ("conftest.py", "locations.py", "triton_watch/sitecustomize.py"):
         (folder / name).write_bytes((TESTS / name).read_bytes())
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['compiles']\n")
-    # A stand-in for Triton: what matters is that it is imported.
     (tmp_path / "triton").mkdir()
-    (tmp_path / "triton" / "__init__.py").write_text("")
-    (tmp_path / "triton" / "language.py").write_text("")
-    for mark, passes in (("@pytest.mark.compiles\n", "not marked" in said), ("", False)):
-        (folder / "test_one.py").write_text(f"import pytest\n\n{mark}def test_one():\n    {body}\n")
-        command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert (done.returncode == 0) is passes, done.stdout
-        assert (said in done.stdout) is not passes, done.stdout
-        (folder / "left").unlink(missing_ok=True)
+    for name in ("__init__.py", "language.py"):
+        (tmp_path / "triton" / name).write_text("")
+    mark = "@pytest.mark.compiles\n" if marked else ""
+    tests = [
+        f"{mark}def test_{name}():\n    {body}\n" for name, body in BODIES.items() if not (marked and name == "left")
+    ]
+    (folder / "test_small.py").write_text("\n".join(["import pytest\n", *tests]))
+    env = {name: value for name, value in os.environ.items() if name != "OCCUPANCY_TESTS_TRITON_NOTES"}
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path, env=env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == (0 if marked else 1), done.stdout
+    told = re.findall(
+        r"^(?:tests/.*::test_(\w+) imports Triton|A test wrote .*: tests/(left))", done.stdout, re.MULTILINE
+    )
+    assert ["".join(found) for found in told] == ([] if marked else ["here", "elsewhere", "left"]), done.stdout
+
+
+def defined(module: str) -> set[str] | None:
+    """Names that a module of the package has, by its text; None for a name that is no module of it."""
+    path = ROOT.joinpath(*module.split("."))
+    file = next((f for f in (path / "__init__.py", path.with_suffix(".py")) if f.is_file()), None)
+    if file is None:
+        return None
+    names = {f.stem for f in path.glob("*")}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # `__init__` loads what it exports when it is asked for, by these names
+    return names
+
+
+@pytest.mark.parametrize("folder", ["validation", "benchmarks", "examples"])
+def test_studies_import_what_the_package_has(folder: str) -> None:
+    """They run seldom: a name that moved would stay unnoticed."""
+    if not list((ROOT / folder).rglob("*.py")):
+        pytest.skip(f"a source distribution has no {folder}")
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("occupancy_cli"):
+                known = defined(str(node.module))
+                assert known is not None, f"{path}:{node.lineno}: no module {node.module}"
+                unknown = {alias.name for alias in node.names} - known
+                assert not unknown, f"{path}:{node.lineno}: {node.module} has no {unknown}"
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    known = defined(alias.name) if alias.name.startswith("occupancy_cli") else set()
+                    assert known is not None, f"{path}:{node.lineno}: no module {alias.name}"
 
 
 def test_every_path_that_the_architecture_page_names_is_there() -> None:

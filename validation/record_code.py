@@ -7,6 +7,7 @@ Run it with the Triton version that the surface was measured with (the descripti
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import lzma
@@ -103,4 +104,6 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("surface", type=Path, help="NAME.jsonl.gz, its description and source beside it")
+    main(parser.parse_args().surface)

@@ -9,6 +9,7 @@ given config and batch, and which config and split for a given batch. Prints Mar
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
@@ -304,17 +305,21 @@ lie in a line of its own, which on `sparse_mla_decode_h200` makes the wide tiles
 """
 
 
-def main(arguments: Sequence[str]) -> None:
-    folders = [Path(a) for a in arguments if not a.startswith("--")] or [GIVEN, MEASURED]
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, default=[GIVEN, MEASURED], help="of surfaces")
+    parser.add_argument("--write", action="store_true", help="put the text into validation/regret.md")
+    arguments = parser.parse_args()
+    folders: list[Path] = arguments.folders
     parts, summary = [], [*SUMMARY]
     for surface in (each for folder in folders for each in surfaces(folder)):
         parts.append("\n".join(report(surface, summary)) + "\n")
     head = f"{INTRODUCTION}\nRegret of the model, mean / worst %:\n\n" + "\n".join(summary) + "\n"
     text = "\n".join([head, *parts])
     print(text)
-    if "--write" in arguments:
+    if arguments.write:
         (Path(__file__).resolve().parent / "regret.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
