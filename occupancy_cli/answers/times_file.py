@@ -23,7 +23,6 @@ from occupancy_cli.errors import InputError
 SCHEMA = "occupancy/times/1"
 Row = Mapping[str, Any]
 MEASURED = ("us_split", "us_total", "spread_percent", "sm_clock_mhz", "throttled", "shared", "copies")
-TAKEN = ("grid", "smem", "regs", "spills", "ctas_per_sm")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 
 from occupancy_cli.compile.result_cache import ResultCache
 
-pytestmark = pytest.mark.compiles
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
 
 SLOW = """
 import os, time, triton

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.dask, pytest.mark.compiles]
+pytestmark = [pytest.mark.dask, pytest.mark.compiles, pytest.mark.one_triton]
 
 if os.environ.get("OCCUPANCY_REQUIRE_DASK") != "1":
     pytest.importorskip("distributed", reason="the extra `dask` is not installed")
