@@ -1,4 +1,5 @@
 # make demo: set up and recommend for batch 80.  make test: set up and pass lint, types and tests.
+# make quick: the tests that compile nothing.  make sdist-tests: the same from an unpacked source distribution.
 PYTHON ?= python3
 VENV ?= .venv
 TRITON ?=
@@ -9,7 +10,7 @@ TRITON_PIN = $(if $(TRITON),triton==$(TRITON))
 # With OLDEST=1, what pyproject.toml gives a lower bound for is installed in that version.
 OLDEST_PINS = $(shell sed -n '/^dependencies = \[/,/^\]/s/^  "\([a-z]*\)>=\([0-9.]*\)",$$/\1==\2/p' pyproject.toml)
 
-.PHONY: demo test lint types tests compile-tests setup setup-dev clean
+.PHONY: demo test lint types tests quick compile-tests sdist-tests setup setup-dev clean
 
 demo: setup
 	$(BIN)/occupancy recommend --batch 80
@@ -35,16 +36,27 @@ lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 types:
 	$(BIN)/mypy
 
 tests:
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) tests validation
 
-# What depends on the Triton version alone: make compile-tests VENV=.venvs/3.6.0 TRITON=3.6.0
+quick:
+	$(BIN)/python -m pytest -n $(JOBS) -m "not compiles"
+
+# The source distribution carries what its tests need.
+sdist-tests: setup-dev
+	rm -rf build/sdist
+	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
+	tar -xzf build/sdist/*.tar.gz -C build/sdist
+	cd build/sdist/*/ && $(abspath $(BIN))/python -m pytest -n $(JOBS) -m "not compiles"
+
+# What depends on the Triton version: make compile-tests VENV=.venvs/3.6.0 TRITON=3.6.0
 compile-tests: setup-dev
-	$(BIN)/python -m pytest -n $(JOBS) -m compiles
+	$(BIN)/python -m pytest -n $(JOBS) -m "compiles and not one_triton"
 
 clean:
 	rm -rf .venv .venvs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

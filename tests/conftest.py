@@ -1,22 +1,118 @@
-"""What all tests share: a result cache of their own, and a kernel folder to write into."""
+"""What all tests share: a result cache of their own, a kernel folder to write into, and two things that no test may do.
+
+A test that imports Triton, in whatever process, is marked `compiles`, or it fails: the rest is the set that is run
+while one works, and stays quick. And no test writes into the tree that it stands in.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from locations import ROOT, TESTS
+
+# Processes that tests start find the package of this tree and note when they import Triton (see `sitecustomize.py`).
+_WATCH = TESTS / "triton_watch"
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    dict.fromkeys([str(_WATCH), str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+)
+# Nor do the knobs of the user's environment reach them.
+for _name in ("SGLANG_SM120_MMA_BLOCK_H", "SGLANG_SM120_MMA_TARGET_CTAS", "OCCUPANCY_HW_PROFILES"):
+    os.environ.pop(_name, None)
+_NOTES = "OCCUPANCY_TESTS_TRITON_NOTES"
+# What runs in this process is seen here: the audit hook stays for good, and looks while an unmarked test runs.
+_imports_here: list[str] = []
+_watching = False
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's cache, nor the knobs of the user's environment."""
-    base = tmp_path_factory.getbasetemp()
-    # The processes of one test run share it, as users' processes do: what one compiled, the others find.
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(shared / "result-cache"))
-    for name in ("SGLANG_SM120_MMA_BLOCK_H", "SGLANG_SM120_MMA_TARGET_CTAS", "OCCUPANCY_HW_PROFILES"):
-        monkeypatch.delenv(name, raising=False)
+def _watch_this_process(event: str, arguments: tuple[object, ...]) -> None:
+    if _watching and event == "import" and str(arguments[0]).partition(".")[0] == "triton":
+        _imports_here.append("this process")
+
+
+sys.addaudithook(_watch_this_process)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Give a test its result cache, and watch an unmarked one with the fixtures that it is the first to ask for."""
+    global _watching
+    base = _basetemp(item.config)
+    if item.get_closest_marker("compiles") is not None:
+        # The processes of one test run share it, as users' processes do: what one compiled, the others find.
+        shared = base.parent if hasattr(item.config, "workerinput") else base
+        os.environ["OCCUPANCY_CACHE_DIR"] = str(shared / "result-cache")
+        return (yield)
+    # An empty one each: in what others compiled, one that needs a compile would pass for one that needs none.
+    os.environ["OCCUPANCY_CACHE_DIR"] = str(base / f"result-cache-{hashlib.sha256(item.nodeid.encode()).hexdigest()}")
+    notes = base / "triton-notes"
+    notes.unlink(missing_ok=True)
+    _imports_here.clear()
+    os.environ[_NOTES], _watching = str(notes), True
+    try:
+        return (yield)
+    finally:
+        _watching = False
+        del os.environ[_NOTES]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail an unmarked test by whose doing Triton was imported."""
+    yield
+    if not _watching:
+        return
+    notes = Path(os.environ[_NOTES])
+    seen = [*_imports_here, *(notes.read_text().splitlines() if notes.exists() else [])]
+    if seen:
+        pytest.fail(
+            f"{item.nodeid} imports Triton and is not marked: put @pytest.mark.compiles on it "
+            f"(in {'; '.join(dict.fromkeys(seen))})",
+            pytrace=False,
+        )
+
+
+def _tree() -> dict[str, tuple[int, int]]:
+    """Size and time of each file of this tree, but for caches and what is built."""
+    found = {}
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [f for f in folders if not f.startswith(".") and f not in ("__pycache__", "build", "dist")]
+        for path in (Path(folder) / name for name in files if not name.startswith(".")):
+            about = path.stat()
+            found[str(path.relative_to(ROOT))] = (about.st_size, about.st_mtime_ns)
+    return found
+
+
+_tree_before: dict[str, tuple[int, int]] = {}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):  # a worker of pytest-xdist leaves that to its controller
+        _tree_before.update(_tree())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run after which the tree is not as it was."""
+    if hasattr(session.config, "workerinput"):
+        return
+    after = _tree()
+    changed = sorted(p for p in _tree_before.keys() | after.keys() if _tree_before.get(p) != after.get(p))
+    if changed:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.line("")
+            reporter.line(f"A test wrote into the source tree (or you did meanwhile): {', '.join(changed)}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _basetemp(config: pytest.Config) -> Path:
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    return factory.getbasetemp()
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """Compile every kernel variant of a measured surface and keep its TTGIR, SASS and resources beside the surface.
 
-    python validation/record_code.py tests/data/surfaces/NAME.jsonl.gz
+    python validation/record_code.py validation/given/NAME.jsonl.gz
 
 Run it with the Triton version that the surface was measured with (the description's `triton`); no GPU is needed.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import lzma
@@ -103,4 +104,6 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("surface", type=Path, help="NAME.jsonl.gz, its description and source beside it")
+    main(parser.parse_args().surface)

@@ -9,6 +9,7 @@ given config and batch, and which config and split for a given batch. Prints Mar
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
@@ -20,7 +21,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 import numpy as np  # noqa: E402
-from surfaces import FOLDER, MEASURED, Key, Surface, surfaces  # noqa: E402
+from surfaces import GIVEN, MEASURED, Key, Surface, surfaces  # noqa: E402
 
 from occupancy_cli.model.launch_time import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
 from occupancy_cli.model.split_rules import SPLIT_RULES, Rule  # noqa: E402
@@ -277,7 +278,7 @@ def _errors(surface: Surface, predictions: Mapping[int, float], calibrated: Mapp
 
 INTRODUCTION = """# Regret of recommendations on measured surfaces
 
-Made by `python validation/regret.py --write` from the surfaces in `tests/data/surfaces/` (given, see its README) and in
+Made by `python validation/regret.py --write` from the surfaces in `validation/given/` (given, see its README) and in
 `validation/h200/surfaces/` (measured with `occupancy measure`). Regret: time of what a rule chooses / best measured
 time - 1. A choice that was not measured is taken down to the nearest measured split.
 
@@ -304,17 +305,21 @@ lie in a line of its own, which on `sparse_mla_decode_h200` makes the wide tiles
 """
 
 
-def main(arguments: Sequence[str]) -> None:
-    folders = [Path(a) for a in arguments if not a.startswith("--")] or [FOLDER, MEASURED]
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, default=[GIVEN, MEASURED], help="of surfaces")
+    parser.add_argument("--write", action="store_true", help="put the text into validation/regret.md")
+    arguments = parser.parse_args()
+    folders: list[Path] = arguments.folders
     parts, summary = [], [*SUMMARY]
     for surface in (each for folder in folders for each in surfaces(folder)):
         parts.append("\n".join(report(surface, summary)) + "\n")
     head = f"{INTRODUCTION}\nRegret of the model, mean / worst %:\n\n" + "\n".join(summary) + "\n"
     text = "\n".join([head, *parts])
     print(text)
-    if "--write" in arguments:
+    if arguments.write:
         (Path(__file__).resolve().parent / "regret.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

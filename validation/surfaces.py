@@ -30,7 +30,7 @@ from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
 from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.spec.expressions import parse_expression
 
-FOLDER = Path(__file__).resolve().parent.parent / "tests" / "data" / "surfaces"
+GIVEN = Path(__file__).resolve().parent / "given"
 MEASURED = Path(__file__).resolve().parent / "h200" / "surfaces"
 
 Key = tuple[tuple[str, Any], ...]
@@ -187,7 +187,7 @@ def read_surface(path: Path) -> Surface:
     return Surface(name, about, rows, code, marked)
 
 
-def surfaces(folder: Path = FOLDER) -> Iterator[Surface]:
+def surfaces(folder: Path = GIVEN) -> Iterator[Surface]:
     """Every surface of a folder, by name."""
     for path in sorted(folder.glob("*.jsonl.gz")):
         yield read_surface(path)

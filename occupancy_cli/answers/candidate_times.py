@@ -124,7 +124,6 @@ class CandidateTimes:
         self._place = np.empty(len(order), dtype=np.int64)
         self._place[order] = np.arange(len(order))
         starts = np.cumsum([0, *(len(rows) for rows in kept)])
-        self._starts = starts
         self.now = np.concatenate([c.table.now[rows] for c, rows in zip(compiled, kept, strict=True)])[order]
         self.partial_bytes = np.concatenate(
             [_partials(kernel, c.table, rows) for c, rows in zip(compiled, kept, strict=True)]

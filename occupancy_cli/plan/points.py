@@ -28,7 +28,6 @@ from occupancy_cli.spec.yaml_reader import KeyPath
 
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
-TRUE_NOTE = "no value given; taken as true"
 CLASS_NOTE = "no value given; compiled as a multiple of 16, the most demanding class"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from locations import ROOT
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.audit import RULE, audit, gain
@@ -64,7 +63,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script.write_text(KERNELS)
     cache = folder / "cache"
     environment = os.environ | {
-        "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "TRITON_DEFAULT_FP_FUSION": "1",
+        "TRITON_CACHE_DIR": str(cache), "TRITON_DEFAULT_FP_FUSION": "1",
     }  # fmt: skip
     subprocess.run([sys.executable, str(script)], env=environment, check=True, timeout=300)
     return cache

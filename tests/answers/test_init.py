@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -54,10 +53,9 @@ def norm_file(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-m", "occupancy_cli", *arguments],
-        capture_output=True, text=True, check=False, cwd=cwd, env=env,
+        capture_output=True, text=True, check=False, cwd=cwd,
     )  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.report import schema
 from occupancy_cli.report.emit import Emit, emitted
 
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
+
 
 def run(*arguments: str) -> str:
     done = subprocess.run(

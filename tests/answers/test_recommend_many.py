@@ -168,7 +168,7 @@ def configs_of(ranking: Ranking) -> list[dict[str, Any]]:
 
 
 WORKLOADS = {
-    "a range": Workload(tuple(range(1, 40))),
+    "a range": Workload(tuple(range(1, 40, 4))),
     "cold": Workload((3, 50, 190), cold=True),
     "a mix": Workload((48, 80, 96), {48: 0.2, 80: 0.5, 96: 0.3}),
     "ragged": Workload((5, 30), lengths="uniform:40:500"),

@@ -187,6 +187,7 @@ def test_kernels_of_one_name_have_their_file_in_front() -> None:
 # --- kernel files ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiles
 def test_a_kernel_that_nothing_can_carry_is_refused_by_name(tmp_path: Path) -> None:
     snapshot = pytest.importorskip("occupancy_cli.capture.kernel_snapshot")
     source = tmp_path / "kernels_of_a_test.py"
@@ -217,6 +218,7 @@ def test_a_kernel_that_nothing_can_carry_is_refused_by_name(tmp_path: Path) -> N
 # --- names that some Triton no longer has ------------------------------------------------------------------------
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("name", sorted(REMOVED))
 def test_the_table_of_removed_names_holds_for_this_triton(name: str) -> None:
     import triton.language as tl

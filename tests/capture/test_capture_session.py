@@ -26,6 +26,8 @@ from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.spec.kernel_spec import KernelSpecFile, load_spec
 
+pytestmark = pytest.mark.compiles
+
 CAPTURE_DATA = DATA / "capture"
 EXAMPLE = EXAMPLES / "capture" / "matmul.py"
 GPU = load_gpu("rtx-pro-6000")

@@ -14,6 +14,8 @@ import pytest
 
 from occupancy_cli.compile.result_cache import ResultCache
 
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
+
 SLOW = """
 import os, time, triton
 import triton.language as tl

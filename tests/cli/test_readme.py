@@ -64,6 +64,8 @@ def blocks() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(("command", "shown"), blocks(), ids=[c for c, _ in blocks()])
 def test_the_readme_shows_what_is_printed(command: str, shown: str) -> None:
     from occupancy_cli.compile.compile_service import triton_version

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from locations import ROOT
 
-pytestmark = pytest.mark.dask
+pytestmark = [pytest.mark.dask, pytest.mark.compiles, pytest.mark.one_triton]
 
 if os.environ.get("OCCUPANCY_REQUIRE_DASK") != "1":
     pytest.importorskip("distributed", reason="the extra `dask` is not installed")
@@ -46,8 +45,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "copying.py").write_text(KERNEL)
-        root = str(ROOT)
-        self.env = {**os.environ, "SEEN": str(folder / "seen"), "WAIT": "1.5", "PYTHONPATH": root}
+        self.env = {**os.environ, "SEEN": str(folder / "seen"), "WAIT": "1.5"}
         self.env["OCCUPANCY_CACHE_DIR"] = str(folder / "cache")
         arguments = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
         arguments += ["--scheduler-file", str(folder / "scheduler.json")]

@@ -28,7 +28,6 @@ from occupancy_cli.gpu.profiles import (
 
 SHIPPED = shipped_dir("hw_profiles")
 GPUS = list_gpus()
-BY_ID = {gpu.id: gpu for gpu in GPUS}
 
 
 @pytest.fixture(autouse=True)

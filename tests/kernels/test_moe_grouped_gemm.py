@@ -10,6 +10,8 @@ import interpreter
 import pytest
 from moe_grouped_cases import CASES, DEFAULT
 
+pytestmark = pytest.mark.compiles
+
 GATE = 6.7e-3
 
 Interpreted = Callable[[str], dict[str, dict[str, Any]]]

@@ -15,6 +15,8 @@ import interpreter
 import pytest
 from sparse_mla_cases import CASES, KNOB_CASES
 
+pytestmark = pytest.mark.compiles
+
 HERE = Path(__file__).resolve().parent
 GATE = 6.7e-3  # the deployment's correctness gate
 EMPTY_REQUESTS = {"topk 0": 2, "lengths 0 and below": 2, "every length 0": 2, "nothing but holes": 1}
@@ -140,7 +142,6 @@ def test_importing_the_kernels_needs_no_torch() -> None:
     assert done.stdout.strip() == "imported", done.stderr
 
 
-@pytest.mark.compiles
 def test_some_configs_exceed_what_an_sm120_cta_may_use_and_some_fit() -> None:
     done = subprocess.run(
         [sys.executable, str(HERE / "compile_for_sm120.py")],

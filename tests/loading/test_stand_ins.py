@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -122,6 +123,7 @@ text = "name" + schema if host else schema + 1
 """
 
 
+@pytest.mark.compiles
 def test_every_form_of_use_loads(tmp_path: Path) -> None:
     outcome = compiled(write(tmp_path, "forms.py", EVERY_FORM, KERNEL))
     assert outcome.ok, outcome.message
@@ -129,17 +131,20 @@ def test_every_form_of_use_loads(tmp_path: Path) -> None:
     assert "no_such_a.is_available() was taken as false" in outcome.notes[1]
 
 
+@pytest.mark.compiles
 def test_missing_decorators_above_and_below_triton_jit(tmp_path: Path) -> None:
     kernel = KERNEL.replace("@triton.jit", "@no_such_a.cached()\n@triton.jit\n@no_such_a.annotated")
     outcome = compiled(write(tmp_path, "decorated.py", "import no_such_a\n", kernel))
     assert outcome.ok, outcome.message
 
 
+@pytest.mark.compiles
 def test_a_module_that_misses_nothing_says_nothing(tmp_path: Path) -> None:
     outcome = compiled(write(tmp_path, "whole.py", KERNEL))
     assert outcome.ok and outcome.notes == ()
 
 
+@pytest.mark.compiles
 def test_a_guarded_import_fails_as_it_would(tmp_path: Path) -> None:
     guarded = """
     import importlib.util, contextlib
@@ -162,6 +167,7 @@ def test_a_guarded_import_fails_as_it_would(tmp_path: Path) -> None:
     assert outcome.notes[0] == "stand-ins for: no_such_required"
 
 
+@pytest.mark.compiles
 def test_a_kernel_behind_a_guard_is_found_all_the_same(tmp_path: Path) -> None:
     body = "try:\n    import no_such_optional\n    HAS = True\nexcept ImportError:\n    HAS = False\nif HAS:\n"
     inside = textwrap.indent(KERNEL, "    ")
@@ -170,6 +176,7 @@ def test_a_kernel_behind_a_guard_is_found_all_the_same(tmp_path: Path) -> None:
     assert outcome.notes[0] == "stand-ins for: no_such_optional, no_such_required"
 
 
+@pytest.mark.compiles
 def test_what_an_installed_module_no_longer_has(tmp_path: Path) -> None:
     moved = "from triton.language.math import moved_away\nfrom os import never_there\nfrom triton import ops\n"
     outcome = compiled(write(tmp_path, "moved.py", moved, KERNEL))
@@ -177,6 +184,7 @@ def test_what_an_installed_module_no_longer_has(tmp_path: Path) -> None:
     assert outcome.notes[0] == "stand-ins for: os.never_there, triton.language.math.moved_away, triton.ops"
 
 
+@pytest.mark.compiles
 def test_a_module_that_fails_below_the_kernel(tmp_path: Path) -> None:
     after = "import no_such_a\nWARPS = int(no_such_a.count())\n"
     outcome = compiled(write(tmp_path, "below.py", KERNEL, after))
@@ -226,14 +234,16 @@ def package(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.compiles
 def test_the_init_of_a_package_is_read_not_run(package: Path) -> None:
     outcome = compiled(package / "ops" / "kernel.py")
     assert outcome.ok, outcome.message
     assert outcome.notes[0] == "stand-ins for: no_such_c, pkg_of_test.ops.helpers"
 
 
+@pytest.mark.compiles
 def test_by_module_name_as_by_file(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.setenv("PYTHONPATH", str(package.parent), prepend=os.pathsep)
     by_name = CompileRequest(
         **{**vars(request(package)), "source": KernelSource("plain", module="pkg_of_test.ops.kernel")}
     )
@@ -245,6 +255,7 @@ def test_by_module_name_as_by_file(package: Path, monkeypatch: pytest.MonkeyPatc
     assert lost.kind == "import" and "No module named" in lost.message
 
 
+@pytest.mark.compiles
 def test_a_value_below_the_line_at_which_a_sibling_stopped(package: Path) -> None:
     outcome = compiled(package / "ops" / "kernel.py", "needs")
     assert outcome.kind in ("compile", "input")
@@ -252,6 +263,7 @@ def test_a_value_below_the_line_at_which_a_sibling_stopped(package: Path) -> Non
     assert "pkg_of_test.ops.helpers stopped loading at line 7" in outcome.message
 
 
+@pytest.mark.compiles
 def test_the_cache_knows_what_the_load_read(package: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
 
@@ -273,6 +285,7 @@ def test_the_cache_knows_what_the_load_read(package: Path, tmp_path: Path) -> No
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiles
 def test_a_global_of_the_kernel(tmp_path: Path) -> None:
     kernel = """
     import no_such_a
@@ -309,6 +322,7 @@ def test_a_global_of_the_kernel(tmp_path: Path) -> None:
     assert compiled(path, "in_a_dead_branch").ok
 
 
+@pytest.mark.compiles
 def test_an_autotune_config_and_a_heuristic(tmp_path: Path) -> None:
     kernel = """
     import no_such_a
@@ -344,6 +358,7 @@ def test_an_autotune_config_and_a_heuristic(tmp_path: Path) -> None:
 EXAMPLE = EXAMPLES / "without_dependencies" / "decode_attention.py"
 
 
+@pytest.mark.compiles
 def test_the_example_with_nothing_installed() -> None:
     pointers = ("query_ptr", "kv_ptr", "out_ptr")
     integers = {"tokens": 4096, "head_dim": 128, "stride_query": 128, "stride_kv": 128}
@@ -380,6 +395,7 @@ def test_the_example_with_nothing_installed() -> None:
 # --- one worker, several loads ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiles
 def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
     for name, width in (("a", 64), ("b", 32)):
         write(tmp_path / name, "same_name_helper.py", f"WIDTH = tl.constexpr({width})\n")
@@ -399,6 +415,7 @@ def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
     assert [o.ok for o in outcomes] == [True] * 3, [o.message for o in outcomes]
 
 
+@pytest.mark.compiles
 def test_a_module_that_asks_for_the_device_is_loaded_for_each(tmp_path: Path) -> None:
     kernel = """
     import no_such_a
@@ -491,6 +508,7 @@ def test_versions_without_packaging() -> None:
     assert (parse("v3.6.0+git1").major, parse("3.6.0+git1").minor) == (3, 6)
 
 
+@pytest.mark.compiles
 def test_the_standard_library_keeps_its_own_answers(tmp_path: Path) -> None:
     # multiprocessing.connection imports _winapi, which is not there; it must not get a stand-in while one load is on.
     late = """

@@ -1,14 +1,7 @@
 """TTGIR to the work of a CTA, against counts by hand for the recorded kernels."""
 
-import sys
-
 import pytest
-from locations import ROOT
-from surface_code import recorded, split
-
-sys.path.insert(0, str(ROOT / "validation"))
-
-from surfaces import MEASURED, read_surface
+from recorded_kernels import recorded, split
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
@@ -80,7 +73,7 @@ def test_which_axes_of_the_grid_an_address_depends_on():
 
 
 def test_bytes_beside_one_another_decide_what_memory_gives():
-    code = read_surface(MEASURED / "moe_grouped_gemm.jsonl.gz").code
+    code = recorded("moe_grouped_gemm")
     by_depth = {64: set(), 128: set()}
     for key, variant in code.items():
         depth = int(key.split("BLOCK_K=")[1].split()[0])
@@ -91,8 +84,7 @@ def test_bytes_beside_one_another_decide_what_memory_gives():
 
 def test_masks_of_arguments_let_everything_through():
     # How many splits there are is not what the kernel was compiled for: eight rows of 512 floats, whatever nsplit.
-    code = read_surface(MEASURED / "sparse_mla_decode.jsonl.gz").code
-    combine = next(variant["ttgir"] for key, variant in code.items() if key.startswith("combine_kernel"))
+    (combine,) = (variant["ttgir"] for variant in recorded("sparse_mla_combine").values())
     for nsplit in (1, 6):
         rows = [a for a in read_work(combine, {"nsplit": nsplit, "heads": 16}).accesses if a.shape == (8, 512)]
         assert [a.bytes for a in rows] == [8 * 512 * 4]

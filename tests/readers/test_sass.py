@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from surface_code import recorded, split
+from recorded_kernels import recorded, split
 
 from occupancy_cli.errors import InputError, UnknownNameError
 from occupancy_cli.readers.sass import loop_mix, main_loop, parse_sass, specialized_warps, warp_path

@@ -3,24 +3,19 @@
 The numbers asserted are the project's acceptance; `validation/regret.md` records what is reached.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from locations import ROOT
-
-sys.path.insert(0, str(ROOT / "validation"))
-
 import regret
-from surfaces import FOLDER, MEASURED, read_surface
+from surfaces import GIVEN, MEASURED, read_surface
 
 from occupancy_cli.model.ranking import OTHER_CONFIG_ERROR_PERCENT, SAME_CONFIG_ERROR_PERCENT
 
 
 @pytest.fixture(scope="module")
 def surface():
-    return read_surface(FOLDER / "sparse_mla_decode_h200.jsonl.gz")
+    return read_surface(GIVEN / "sparse_mla_decode_h200.jsonl.gz")
 
 
 @pytest.fixture(scope="module")

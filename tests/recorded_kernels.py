@@ -1,17 +1,16 @@
-"""The compiled kernels recorded beside the measured surface, for tests that read TTGIR and SASS."""
+"""Kernels as Triton compiled them, recorded, for tests that read TTGIR and SASS (`data/kernels/README.md`)."""
 
 import functools
 import json
 import lzma
-from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent / "data" / "surfaces"
+from locations import DATA
 
 
 @functools.cache
-def recorded() -> dict[str, dict[str, object]]:
-    """Variant -> {ttgir, sass, resources} of sparse_mla_decode_h200."""
-    return json.loads(lzma.decompress((FOLDER / "sparse_mla_decode_h200.code.json.xz").read_bytes()))
+def recorded(name: str = "sparse_mla_decode_h200") -> dict[str, dict[str, object]]:
+    """Variant -> {ttgir, sass, resources} of `data/kernels/NAME.json.xz`."""
+    return json.loads(lzma.decompress((DATA / "kernels" / f"{name}.json.xz").read_bytes()))
 
 
 def split(block_h: int, block_t: int, num_warps: int, once: bool = False) -> dict[str, object]:
