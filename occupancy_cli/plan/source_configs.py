@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.compile.compile_service import KernelDescription
+from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.result_cache import default_cache_dir
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
@@ -88,7 +88,7 @@ def source_configs(
 def _is_plainly_decorated(ref: KernelRef, description: KernelDescription) -> bool:
     """Whether the configs are the autotuner's own and no decorator of the file is another's: then nothing is lost."""
     assert description.autotune is not None
-    if ref.file is None or all(c == dict(DEFAULTS) for c in description.autotune["configs"]):
+    if ref.file is None or all(c == dict(DEFAULTS) for c in description.autotune.configs):
         return False
     try:
         text = ref.file.read_text(encoding="utf-8", errors="replace")
@@ -104,11 +104,11 @@ def _tuned(
     assert description.autotune is not None
     notes = [str(n) for n in (*carried, *said.bare)]
     lost = said.configs_not_read
-    bare_default = all(c == dict(DEFAULTS) for c in description.autotune["configs"])
+    bare_default = all(c == dict(DEFAULTS) for c in description.autotune.configs)
     if lost is not None and bare_default:
         return SourceConfigs(None, tuple(notes), (str(lost),))
     if spec.configs != "autotune":
-        count = len(description.autotune["configs"])
+        count = len(description.autotune.configs)
         what = f"the {count} configs" if count > 1 else "the config"
         notes.append(f"the spec lists no configs; `configs: autotune` takes {what} of the kernel's autotuner")
     return SourceConfigs(None, tuple(notes), ())
