@@ -12,7 +12,7 @@ from fake_cuda import FakeCuda
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.verify import Verification, verify
-from occupancy_cli.cli import verify_command as cli
+from occupancy_cli.cli import options as cli
 from occupancy_cli.cli.app import app
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.worker_client import Limits

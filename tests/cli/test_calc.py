@@ -14,8 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from occupancy_cli import load_gpu, occupancy
+from occupancy_cli.answers.calculated_rows import Count, answer_rows
 from occupancy_cli.cli.calc_command import calc
-from occupancy_cli.cli.calc_rows import Count, answer_rows
 from occupancy_cli.errors import InputError, OccupancyError
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -276,7 +276,7 @@ def test_clusters_tensor_memory_and_other_gpus_in_one_file() -> None:
 
 
 def test_blocks_join_seamlessly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("occupancy_cli.cli.calc_rows.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("occupancy_cli.answers.calculated_rows.ROWS_PER_BLOCK", 3)
     rows = [{"threads": 32 * (i % 8 + 1), "regs": 40, "shared": 500 * i} for i in range(20)]
     found, count = answers(rows)
     assert [row["row"] for row in found] == list(range(1, 21)) and count.rows == 20

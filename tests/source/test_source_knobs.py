@@ -12,8 +12,9 @@ import typer
 from locations import ROOT
 from typer.testing import CliRunner
 
-from occupancy_cli.cli.knobs_command import config_summary, knobs
+from occupancy_cli.cli.knobs_command import knobs
 from occupancy_cli.errors import InputError
+from occupancy_cli.report.terminal.knobs import config_summary
 from occupancy_cli.source.source_knobs import SourceKnobs, locate, read_knobs, resolve_import
 from occupancy_cli.source.static_values import ConfigValue, Evaluation, Module, NotStatic, evaluate
 

@@ -1,0 +1,49 @@
+"""What this installation has, and what it remembers: `doctor` and `cache`.
+
+part       ok       found                    without it
+Triton     ok       3.9.0 (/.../triton)
+GPU        missing  no NVIDIA driver         occupancy verify, measure: a GPU has to be named with --gpu
+
+/home/me/.cache/occupancy/results-1.sqlite: 412 results, 3,145,728 bytes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, prose
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledPart:
+    """One part of the toolchain. `needed`: nothing compiles without it."""
+
+    part: str
+    ok: bool
+    found: str = prose()
+    disables: str = ""
+    needed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """Every part that was looked for."""
+
+    parts: list[InstalledPart]
+
+    @property
+    def exit_code(self) -> int:
+        """2 when kernels cannot be compiled here."""
+        return EXIT_UNDECIDED if any(not part.ok and part.needed for part in self.parts) else EXIT_OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """The result cache. `removed`: how many results were forgotten just now (null: none was asked to be)."""
+
+    path: str
+    records: int
+    size_bytes: int
+    triton_versions: list[str]
+    trouble: str = ""
+    removed: int | None = None
