@@ -92,7 +92,11 @@ def verification(
     device: Callable[[], CudaDevice] = CudaDevice,
 ) -> Report:
     """The Report of `verify`."""
-    found = verify(given, gpu, service, sets, batches, device=device)
+    return reported(verify(given, gpu, service, sets, batches, device=device), gpu)
+
+
+def reported(found: Verification, gpu: GpuProfile) -> Report:
+    """The Report of a verification on this machine's `gpu`."""
     return Report(
         command="verify",
         toolchain=Toolchain(occupancy=VERSION, triton=found.triton, ptxas=found.ptxas or None),
