@@ -60,6 +60,7 @@ def check_sample(source: Path, target: Path, rng: random.Random) -> int:
             shared_bytes=given["shared"],
         )
         assert found["row"] == i + 1
+        found = found["occupancy"]
         assert found["ctas_per_sm"] == one.ctas_per_sm
         assert found["limits"] == dict(one.limits)
         assert found["next_cta"]["shared_bytes"] == one.next_cta.shared_bytes

@@ -10,13 +10,19 @@ CTAs than the GPU holds gains nothing from one more CTA per SM.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from occupancy_cli.answers import report_parts
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.occupancy import CLUSTER, CTAS, WARPS, Change, Occupancy, occupancy_of
-from occupancy_cli.readers.triton_cache import CachedKernel, TritonCache
+from occupancy_cli.readers.triton_cache import CachedKernel, TritonCache, default_triton_cache, read_triton_cache
+from occupancy_cli.report import audit_parts
+from occupancy_cli.report.machine_parts import Toolchain
+from occupancy_cli.report.report import Report
+from occupancy_cli.version import VERSION
 
 RULE = (
     "Ranked by what can be gained: resident warps that one more CTA per SM would add, relative to now, x the part of "
@@ -66,6 +72,63 @@ class Audit:
     kernels: tuple[AuditedKernel, ...]
     gpu: GpuProfile | None = None
     notes: tuple[str, ...] = ()
+
+
+def audit_cache(
+    folder: Path | None,
+    gpu: GpuProfile | None,
+    profile_folders: Sequence[Path] = (),
+    progress: Callable[[int, str], None] | None = None,
+) -> Report:
+    """A Report with the audit of a cache's folder (None: Triton's own), on `gpu` or each kernel on its own target."""
+    cache = read_triton_cache(folder or default_triton_cache(), progress=progress)
+    result = audit(cache, lambda arch: load_gpu(f"sm{arch}", profile_folders), gpu)
+    return Report(
+        command="audit",
+        toolchain=Toolchain(occupancy=VERSION),
+        gpu=None if gpu is None else report_parts.gpu_part(gpu),
+        audit=audit_parts.Audit(
+            root=cache.root,
+            rule=RULE,
+            kernels=[_row(row) for row in result.kernels],
+            set_aside=[audit_parts.SetAside(path=a.path, state=a.state, why=a.why) for a in cache.set_aside],
+            counts={"kernels": len(result.kernels), **{str(state): n for state, n in cache.counts().items()}},
+        ),
+        notes=[*result.notes, BLIND_SPOT] if result.kernels else [],
+    )
+
+
+def _row(row: AuditedKernel) -> audit_parts.AuditedKernel:
+    kernel, found, gain = row.kernel, row.occupancy, row.gain
+    return audit_parts.AuditedKernel(
+        kernel=kernel.name,
+        entry=kernel.entry,
+        source=kernel.source or None,
+        arch=kernel.arch,
+        triton=kernel.triton,
+        num_stages=kernel.num_stages,
+        maxnreg=kernel.maxnreg,
+        resources=report_parts.resources_part(kernel.resources),
+        gpu=row.gpu,
+        fits=None if found is None else found.launchable,
+        over_bytes=0 if found is None else found.over_bytes,
+        reason="" if found is None else found.reason,
+        shared_cap_bytes=None if found is None else found.shared_cap_bytes,
+        occupancy=None if found is None else report_parts.occupancy_part(found),
+        gain=None
+        if gain is None
+        else audit_parts.Gain(
+            score=round(gain.score, 4),
+            ctas_per_sm=gain.ctas_per_sm,
+            warps_per_sm=gain.warps_per_sm,
+            cuts=[
+                audit_parts.Cut(resource=c.resource, unit=c.unit, current=c.current, at_most=c.at_most)
+                for c in gain.cuts
+            ],
+            text=gain.text,
+        ),
+        unknown=row.unknown,
+    )
 
 
 def audit(cache: TritonCache, profile_of: Callable[[int], GpuProfile], gpu: GpuProfile | None = None) -> Audit:

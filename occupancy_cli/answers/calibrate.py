@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel
 from occupancy_cli.answers.times_file import Times, sources_sha256
 from occupancy_cli.compile.compile_service import CompileService
@@ -19,7 +20,11 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.launch_time import Calibration, MeasuredPoint, fit
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
 from occupancy_cli.plan.points import kernel_source
+from occupancy_cli.report.machine_parts import Toolchain
+from occupancy_cli.report.measured_parts import CalibrationFit, KernelFactors
+from occupancy_cli.report.report import Report
 from occupancy_cli.spec.yaml_reader import load_yaml
+from occupancy_cli.version import VERSION
 
 SCHEMA = "occupancy/calibration/1"
 POINTS_PER_KERNEL = 12
@@ -82,6 +87,42 @@ class Calibrated:
     rows: int
     kernels: int
     notes: tuple[str, ...]
+
+
+def calibration_fit(
+    times: Times,
+    given: KernelInput,
+    gpu: GpuProfile,
+    service: CompileService,
+    output: Path,
+    *,
+    points_per_kernel: int = POINTS_PER_KERNEL,
+) -> Report:
+    """The Report of `calibrate`, whose file is written to `output`."""
+    fitted = calibrate(times, given, gpu, service, points_per_kernel=points_per_kernel)
+    output.write_text(fitted.file.to_yaml(), encoding="utf-8")
+    open_ = set(fitted.file.calibration.undetermined)
+    return Report(
+        command="calibrate",
+        toolchain=Toolchain(occupancy=VERSION, triton=service.triton),
+        gpu=report_parts.gpu_part(gpu),
+        calibration=report_parts.mirrored(
+            fitted,
+            CalibrationFit,
+            path=str(output),
+            factors=[
+                KernelFactors(
+                    kernel=name,
+                    start=factors.start,
+                    iteration=factors.iteration,
+                    sharing=factors.sharing,
+                    undetermined=[t for t in ("start", "iteration", "sharing") if f"{name}: {t}" in open_],
+                )
+                for name, factors in fitted.file.calibration.factors
+            ],
+        ),
+        notes=list(fitted.notes),
+    )
 
 
 def calibrate(

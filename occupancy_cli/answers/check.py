@@ -26,8 +26,6 @@ from occupancy_cli.spec.config_tables import TableEntry
 from occupancy_cli.spec.kernel_spec import Budgets, ConfigTable
 from occupancy_cli.spec.settings import Setting
 
-EXIT_OK, EXIT_VIOLATION, EXIT_UNDECIDED = 0, 1, 2
-
 
 def check(
     kernels: Sequence[tuple[KernelInput, Sequence[GpuProfile]]],
@@ -135,14 +133,6 @@ def shown_path(path: str) -> str:
         return str(Path(path).resolve().relative_to(Path.cwd()))
     except ValueError:
         return path
-
-
-def exit_code(report: schema.Report) -> int:
-    """1 when something is violated, 2 when something could not be decided, else 0."""
-    levels = {f.level for f in report.findings}
-    if "violation" in levels:
-        return EXIT_VIOLATION
-    return EXIT_UNDECIDED if "undecided" in levels or report.interrupted else EXIT_OK
 
 
 def _each_knob_value(kernel: Kernel, gpu: GpuProfile, stop: int, sets: Mapping[str, Setting]) -> list[Point]:

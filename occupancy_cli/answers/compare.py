@@ -12,8 +12,10 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel
 from occupancy_cli.answers.times_file import Row, Times
 from occupancy_cli.compile.compile_service import CompileService
@@ -23,6 +25,10 @@ from occupancy_cli.model.ranking import score
 from occupancy_cli.model.split_rules import SPLIT_RULES
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel
+from occupancy_cli.report import measured_parts
+from occupancy_cli.report.machine_parts import Toolchain
+from occupancy_cli.report.report import Report
+from occupancy_cli.version import VERSION
 
 Chooser = Callable[[Sequence[MeasuredRow]], "MeasuredRow | None"]
 
@@ -71,6 +77,27 @@ class Comparison:
     settings: tuple[Regret, ...]
     missed: tuple[Missed, ...]
     notes: tuple[str, ...]
+
+
+def comparison(
+    times: Times, given: KernelInput, gpu: GpuProfile, service: CompileService, calibration: Path | None = None
+) -> Report:
+    """The Report of `compare`; `calibration` is a file that `calibrate` wrote, which has to be for these times."""
+    factors = None
+    if calibration is not None:
+        from occupancy_cli.answers.calibrate import read_calibration
+
+        file, header = read_calibration(calibration), times.header
+        file.check(gpu=gpu.id, triton=service.triton, source_sha256=header.source_sha256, cold=header.cold)
+        factors = file.calibration
+    found = compare(times, given, gpu, service, factors)
+    return Report(
+        command="compare",
+        toolchain=Toolchain(occupancy=VERSION, triton=service.triton),
+        gpu=report_parts.gpu_part(gpu),
+        comparison=report_parts.mirrored(found, measured_parts.Comparison),
+        notes=list(found.notes),
+    )
 
 
 def compare(

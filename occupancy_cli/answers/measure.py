@@ -35,6 +35,9 @@ from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import score
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
 from occupancy_cli.plan.points import Kernel, Point, prepare
+from occupancy_cli.report.machine_parts import Toolchain
+from occupancy_cli.report.measured_parts import Measurement
+from occupancy_cli.report.report import Report
 from occupancy_cli.spec.settings import Setting
 from occupancy_cli.version import VERSION
 
@@ -99,6 +102,21 @@ class Measured:
     failed: dict[str, int] = field(default_factory=dict)
     cannot_launch: dict[str, int] = field(default_factory=dict)
     interrupted: bool = False
+
+
+def measurement(
+    given: KernelInput, gpu: GpuProfile, service: CompileService, machine: Machine, *args: Any, **how: Any
+) -> Report:
+    """The Report of `measure`, which takes the same arguments."""
+    done = measure(given, gpu, service, machine, *args, **how)
+    return Report(
+        command="measure",
+        toolchain=Toolchain(occupancy=VERSION, triton=service.triton),
+        gpu=report_parts.gpu_part(gpu),
+        measurement=report_parts.mirrored(done, Measurement),
+        notes=list(done.notes),
+        interrupted=done.interrupted,
+    )
 
 
 def measure(

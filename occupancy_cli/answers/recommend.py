@@ -8,6 +8,7 @@ would pick there, which is taken to be the fastest predicted one.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -425,6 +426,10 @@ def choice_part(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
 
 
 def exports(kernel: Kernel, knobs: Mapping[str, Any]) -> list[str]:
-    """`export NAME=value` for every knob that an environment variable sets."""
+    """`export NAME=value` for every knob that an environment variable sets, its value quoted for a shell."""
     spec = kernel.given.spec
-    return [f"export {knob.env}={knobs[name]}" for name, knob in spec.knobs.items() if knob.env and name in knobs]
+    return [
+        f"export {knob.env}={shlex.quote(str(knobs[name]))}"
+        for name, knob in spec.knobs.items()
+        if knob.env and name in knobs
+    ]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
-from occupancy_cli.compile.request import CompileOutcome
-from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.occupancy import Occupancy
-from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.waves import WaveSchedule, wave_schedule
 from occupancy_cli.report import schema
 
 if TYPE_CHECKING:
+    from occupancy_cli.compile.request import CompileOutcome
+    from occupancy_cli.gpu.profiles import GpuProfile
     from occupancy_cli.model.launch_time import TimeEstimate
+    from occupancy_cli.model.occupancy import NextCta, Occupancy
+    from occupancy_cli.model.resources import KernelResources
+    from occupancy_cli.model.waves import WaveSchedule
+
+Part = TypeVar("Part")
 
 SHOWN_GPU_FIELDS = ("sm_count", "boost_clock_mhz", "memory_bandwidth_gbps")
 
@@ -24,6 +27,8 @@ def waves_of(
     """The waves of a launch; None without a grid."""
     if grid is None:
         return None
+    from occupancy_cli.model.waves import wave_schedule
+
     return wave_schedule(grid, occupancy.ctas_per_sm, gpu.sm_count, resources.num_ctas)
 
 
@@ -43,6 +48,10 @@ def gpu_part(gpu: GpuProfile) -> schema.Gpu:
         shared_reserved_per_cta_bytes=limits.shared_reserved_per_cta_bytes,
         boost_clock_mhz=_as_float(gpu.boost_clock_mhz),
         memory_bandwidth_gbps=_as_float(gpu.memory_bandwidth_gbps),
+        sm_subpartitions=limits.sm_subpartitions,
+        shared_alloc_granularity_bytes=limits.shared_alloc_granularity_bytes,
+        tmem_columns_per_sm=limits.tmem_columns_per_sm,
+        cluster_supported=limits.cluster_supported,
         assumed=[f for f in SHOWN_GPU_FIELDS if getattr(gpu, f) is not None and gpu.status(f) == "assumed"],
         notes=["limits only: without an SM count, waves and times are unknown"] if gpu.sm_count is None else [],
     )
@@ -57,8 +66,6 @@ def resources_part(resources: KernelResources) -> schema.Resources:
 
 def occupancy_part(occupancy: Occupancy) -> schema.Occupancy:
     """An occupancy with its next CTA and its slack."""
-    following = occupancy.next_cta
-    less = {change.resource: change.less for change in following}
     return schema.Occupancy(
         ctas_per_sm=occupancy.ctas_per_sm,
         warps_per_sm=occupancy.warps_per_sm,
@@ -66,18 +73,28 @@ def occupancy_part(occupancy: Occupancy) -> schema.Occupancy:
         percent=round(occupancy.percent, 2),
         limits=dict(occupancy.limits),
         limited_by=list(occupancy.limited_by),
-        next_cta=schema.NextCta(
-            ctas_per_sm=following.ctas,
-            reachable=following.reachable,
-            binding=list(following.binding),
-            shared_bytes=following.shared_bytes,
-            shared_bytes_less=less.get("shared"),
-            registers_per_thread=following.registers_per_thread,
-            registers_per_thread_less=less.get("registers"),
-            warps_per_cta=following.warps_per_cta,
-        ),
+        next_cta=next_cta_part(occupancy.next_cta),
         slack={name: slack.more for name, slack in occupancy.slack.items()},
         unknown=dict(occupancy.unknown),
+    )
+
+
+def next_cta_part(following: NextCta) -> schema.NextCta:
+    """What a number of CTAs per SM takes of each resource."""
+    changes = {change.resource: change for change in following}
+    less = {name: change.less for name, change in changes.items()}
+    return schema.NextCta(
+        ctas_per_sm=following.ctas,
+        reachable=following.reachable,
+        binding=list(following.binding),
+        shared_bytes=following.shared_bytes,
+        shared_bytes_less=less.get("shared"),
+        registers_per_thread=following.registers_per_thread,
+        registers_per_thread_less=less.get("registers"),
+        warps_per_cta=following.warps_per_cta,
+        warps_per_cta_less=less.get("warps"),
+        tmem_columns=changes["tmem"].at_most if "tmem" in changes else None,
+        tmem_columns_less=less.get("tmem"),
     )
 
 
@@ -113,6 +130,35 @@ def time_part(estimate: TimeEstimate | None, iterations_from: str | None = None)
 def error_part(outcome: CompileOutcome) -> schema.Error:
     """Why an outcome has no resources."""
     return schema.Error(kind=outcome.kind or "compile", message=outcome.message, output=outcome.output[-2000:])
+
+
+def mirrored(value: Any, part: type[Part], /, **given: Any) -> Part:
+    """`part` with the attributes of `value` that have its fields' names, dataclasses among them mirrored in turn.
+
+    `given` are fields that `value` does not have. For values that a Report carries as they are; it looks types up, so
+    not for what a fast command makes.
+    """
+    hints = get_type_hints(part)
+    made = {
+        f.name: _mirrored(getattr(value, f.name), hints[f.name])
+        for f in fields(part)  # type: ignore[arg-type]
+        if f.name not in given and hasattr(value, f.name)
+    }
+    return part(**made, **given)
+
+
+def _mirrored(value: Any, hint: Any) -> Any:
+    inner = get_args(hint)
+    if is_dataclass(value):
+        kind = next(t for t in (hint, *inner) if is_dataclass(t))
+        return mirrored(value, kind)  # type: ignore[arg-type]
+    if isinstance(value, (list, tuple)):
+        items = next((get_args(t) for t in (hint, *inner) if getattr(t, "__origin__", None) is list), (object,))
+        return [_mirrored(item, items[0]) for item in value]
+    if isinstance(value, Mapping):
+        of = next((get_args(t)[1] for t in (hint, *inner) if getattr(t, "__origin__", None) is dict), object)
+        return {str(name): _mirrored(item, of) for name, item in value.items()}
+    return value if isinstance(value, (int, float, bool, str, type(None))) else str(value)
 
 
 def scalars(values: Mapping[str, Any]) -> dict[str, schema.Scalar]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.recommend import candidate_points
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileOutcome, integer_class
@@ -27,7 +28,11 @@ from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.waves import cta_slots
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, LaunchPlan, prepare
+from occupancy_cli.report import device_parts
+from occupancy_cli.report.machine_parts import Toolchain
+from occupancy_cli.report.report import Report
 from occupancy_cli.spec.settings import Setting
+from occupancy_cli.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,49 @@ class Verification:
     ptxas: str
     launches: tuple[VerifiedLaunch, ...]
 
-    @property
-    def exit_code(self) -> int:
-        """1 when a figure differs, else 2 when a kernel could not be compiled or loaded, else 0."""
-        if any(launch.differences for launch in self.launches):
-            return 1
-        return 2 if any(launch.problem for launch in self.launches) or not self.launches else 0
+
+def verification(
+    given: KernelInput,
+    gpu: GpuProfile,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    batches: Sequence[int] = (),
+    *,
+    device: Callable[[], CudaDevice] = CudaDevice,
+) -> Report:
+    """The Report of `verify`."""
+    return reported(verify(given, gpu, service, sets, batches, device=device), gpu)
+
+
+def reported(found: Verification, gpu: GpuProfile) -> Report:
+    """The Report of a verification on this machine's `gpu`."""
+    return Report(
+        command="verify",
+        toolchain=Toolchain(occupancy=VERSION, triton=found.triton, ptxas=found.ptxas or None),
+        gpu=report_parts.gpu_part(gpu),
+        verification=device_parts.Verification(
+            kernel=found.kernel,
+            gpu=found.gpu,
+            kernels=len(found.launches),
+            differences=sum(bool(launch.differences) for launch in found.launches),
+            undecided=sum(bool(launch.problem) for launch in found.launches),
+            launches=[
+                device_parts.VerifiedLaunch(
+                    kernel=launch.kernel,
+                    config=report_parts.scalars(launch.config),
+                    specialization=launch.specialization,
+                    example=report_parts.scalars(launch.example),
+                    figures={
+                        f.name: device_parts.Figure(model=f.model, driver=f.driver, compared=f.compared)
+                        for f in launch.figures
+                    },
+                    differs=[f.name for f in launch.differences],
+                    problem=launch.problem,
+                )
+                for launch in found.launches
+            ],
+        ),
+    )
 
 
 def verify(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import importlib.util
 import re
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from occupancy_cli.cli import options
-from occupancy_cli.cli.console import counted, make_console
-from occupancy_cli.cli.verify_command import local_index
+from occupancy_cli.cli import options, progress
+from occupancy_cli.cli.compiling import CompileOptions, compiles_here
+from occupancy_cli.cli.show import show
 from occupancy_cli.errors import InputError, MissingDependencyError
-
-if TYPE_CHECKING:
-    from occupancy_cli.answers.measure import Measured, MeasureProgress
 
 
 class Order(str, enum.Enum):
@@ -36,14 +30,13 @@ class L2(str, enum.Enum):
     cold = "cold"
 
 
+@compiles_here
 def measure(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File of times (JSON lines); one that exists goes on.")
     ],
     kernel: options.KernelArgument = None,
-    batch: Annotated[
-        str | None, typer.Option("--batch", help="Requests: 80, or several: 48,64,80 or 1:128. Left out: the spec's.")
-    ] = None,
+    batch: options.BatchOption = None,
     nsplit: Annotated[
         str | None, typer.Option("--nsplit", help="Only these split counts: 1,2,4 or 1:32. Left out: all candidates.")
     ] = None,
@@ -63,11 +56,11 @@ def measure(
         bool, typer.Option("--allow-shared", help="Measure although other processes use the GPU; times are marked.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume/--overwrite", help="Go on with a file, or start it anew.")] = True,
-    gpu: Annotated[str, typer.Option("--gpu", help="Which GPU of this machine: local, or local:1.")] = "local",
-    jobs: options.JobsOption = None,
-    timeout: options.TimeoutOption = 120.0,
-    memory_gb: options.MemoryOption = 8.0,
+    gpu: options.LocalGpuOption = "local",
+    output_format: options.FormatOption = options.Format.table,
     hw_profiles: options.ProfilesOption = None,
+    *,
+    how: CompileOptions,
 ) -> None:
     """Time real launches over the grid of candidates, on this machine's GPU, and write each point as it is taken.
 
@@ -76,17 +69,15 @@ def measure(
     GPU that others use is refused. Needs the extra `gpu` (torch) and `inputs` in the spec. Exit code 2 when points
     failed.
     """
-    from occupancy_cli.answers.measure import Method, local_machine
-    from occupancy_cli.answers.measure import measure as run
+    from occupancy_cli.answers.measure import Method, local_machine, measurement
     from occupancy_cli.plan.kernel_input import SHIPPED_KERNEL, read_kernel_input
-    from occupancy_cli.spec.settings import parse_range, parse_settings
+    from occupancy_cli.spec.settings import parse_range
 
-    index = local_index(gpu)
+    index = options.local_index(gpu)
     seconds = None if budget is None else parse_seconds(budget)
     splits = () if nsplit is None else parse_range(nsplit, f"--nsplit {nsplit}")
     given = read_kernel_input(kernel)
-    values = parse_settings(sets or [])
-    batches = options.batch_values(batch)
+    values, batches = options.settings(sets), options.batch_values(batch)
     profile = options.resolve_gpu(gpu, hw_profiles)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError(
@@ -96,13 +87,8 @@ def measure(
         raise InputError("there is no such folder", where=str(output.resolve().parent))
     if not resume:
         output.unlink(missing_ok=True)
-    with (
-        options.compile_service(
-            jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=True, executor="local"
-        ) as service,
-        _progress() as progress,
-    ):
-        done = run(
+    with how.service() as service, progress.measuring() as show_progress:
+        report = measurement(
             given,
             profile,
             service,
@@ -116,13 +102,9 @@ def measure(
             uncertain_first=None if order is None else order is Order.telling,
             allow_shared=allow_shared,
             method=Method(launches, replays, l2 is L2.cold),
-            progress=progress,
+            progress=show_progress,
         )
-    _print(done)
-    if done.interrupted:
-        raise typer.Exit(130)
-    if done.failed or not (done.written or done.known or done.left):
-        raise typer.Exit(2)
+    show(report, output_format)
 
 
 def parse_seconds(text: str) -> float:
@@ -131,39 +113,3 @@ def parse_seconds(text: str) -> float:
     if match is None:
         raise InputError(f"{text!r} is no time", where="--budget", hint="Write 60s, 5m or 1h.")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[MeasureProgress], None] | None]:
-    """A line on standard error that follows the points, when that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-
-    def show(state: MeasureProgress) -> None:
-        row = state.row
-        what = " ".join(f"{n}={row[n]}" for n in ("batch", "nsplit", "BLOCK_H", "BLOCK_M", "num_warps") if n in row)
-        sys.stderr.write(f"\r\x1b[Kmeasuring {state.done} of {state.total}: {what}  {row['us_total']:.1f} us")
-        sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        sys.stderr.write("\r\x1b[K")
-
-
-def _print(done: Measured) -> None:
-    console = make_console()
-    parts = [f"{counted(done.written, 'point')} measured in {done.seconds:.1f} s, written to {done.path}"]
-    if done.known:
-        parts.append(f"{done.known} were there")
-    if done.left:
-        parts.append(f"{done.left} left for lack of time")
-    console.print("; ".join(parts))
-    if done.marked:
-        console.print(f"{counted(done.marked, 'point')} marked: the clock was held down, or others used the GPU")
-    for title, reasons in (("cannot launch", done.cannot_launch), ("failed", done.failed)):
-        for reason, count in reasons.items():
-            console.print(f"{title}: {counted(count, 'point')}: {reason}")
-    for note in done.notes:
-        console.print(note)

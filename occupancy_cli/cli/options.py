@@ -1,26 +1,33 @@
-"""Options that several commands share, the service they set up, and how a Report is printed."""
+"""Options that several commands share, each defined once.
+
+The five that say how to compile are a bundle: see `cli.compiling`.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import sys
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from occupancy_cli.cli.console import Format
-from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:
+    from occupancy_cli.answers.by_spec import AskedGpu
     from occupancy_cli.answers.recommend import Workload
-    from occupancy_cli.compile.compile_service import CompileService, Progress
     from occupancy_cli.gpu.profiles import GpuProfile
-    from occupancy_cli.plan.kernel_input import KernelInput
-    from occupancy_cli.report.schema import Report
     from occupancy_cli.spec.settings import Setting
+
+DEFAULT_GPU = "rtx-pro-6000"
+
+
+class Format(str, enum.Enum):
+    """How the answer is printed."""
+
+    table = "table"
+    json = "json"
+
 
 KernelArgument = Annotated[
     str | None,
@@ -55,18 +62,14 @@ GridOption = Annotated[
     str | None, typer.Option("--grid", metavar="X,Y,Z", help="Launch grid of a kernel without a spec; expressions.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="table, or json on standard output.")]
-JobsOption = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, max=1024, help="Compiles at once. Default: the cores.")
+BatchOption = Annotated[
+    str | None, typer.Option("--batch", help="Requests: 80, or several: 48,64,80 or 1:128. Left out: the spec's.")
 ]
-TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that one compile may take.")]
-MemoryOption = Annotated[
-    float, typer.Option("--memory-gb", min=0, help="Address space of one compile worker in GB; 0: no limit.")
+LocalGpuOption = Annotated[str, typer.Option("--gpu", help="Which GPU of this machine: local, or local:1.")]
+TimesArgument = Annotated[Path, typer.Argument(metavar="TIMES", help="A file that `occupancy measure` wrote.")]
+MeasuredKernelOption = Annotated[
+    str | None, typer.Option("--kernel", help="The kernel, where it lies elsewhere than when it was measured.")
 ]
-NoCacheOption = Annotated[bool, typer.Option("--no-cache", help="Neither read nor write the result cache.")]
-ExecutorOption = Annotated[
-    str, typer.Option("--executor", help="Where compiles run: local, or dask://host:port (extra `dask`).")
-]
-
 MixOption = Annotated[
     str | None,
     typer.Option("--mix", metavar="BATCH:SHARE,...", help="Shares of steps: 48:0.2,80:0.5,96:0.3."),
@@ -80,81 +83,6 @@ ColdOption = Annotated[
 ]
 
 
-class SchemaName(str, enum.Enum):
-    """What `occupancy schema` prints."""
-
-    report = "report"
-    spec = "spec"
-
-
-@contextlib.contextmanager
-def compile_service(
-    *, jobs: int | None, timeout: float, memory_gb: float, no_cache: bool, executor: str
-) -> Iterator[CompileService]:
-    """The compile service that the options ask for, with progress on standard error when that is a terminal."""
-    from occupancy_cli.compile.compile_service import CompileService, dask_executor
-    from occupancy_cli.compile.result_cache import ResultCache
-    from occupancy_cli.compile.worker_client import Limits
-
-    with contextlib.ExitStack() as stack:
-        engine = None
-        if executor.startswith("dask://"):
-            engine = stack.enter_context(dask_executor(executor.removeprefix("dask://")))
-        elif executor != "local":
-            raise InputError(f"{executor!r} is no executor", where="--executor", hint="local, or dask://host:port.")
-        service = stack.enter_context(
-            CompileService(
-                limits=Limits(timeout, int(memory_gb * 2**30)),
-                jobs=jobs,
-                cache=None if no_cache else ResultCache(),
-                executor=engine,
-                progress=stack.enter_context(_progress()),
-            )
-        )
-        try:
-            yield service
-        except OccupancyError as bad:
-            if service.interrupted:  # what it misses is what Ctrl-C kept from it
-                raise KeyboardInterrupt from bad
-            raise
-        finally:
-            for line in service.said_of_keeping():
-                typer.echo(line, err=True)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Progress], None] | None]:
-    """Progress with count, current config and time left; None when standard error is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich import progress as rich_progress
-    from rich.console import Console
-
-    bar = rich_progress.Progress(
-        rich_progress.TextColumn("compiling"),
-        rich_progress.BarColumn(20),
-        rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeRemainingColumn(),
-        rich_progress.TextColumn("{task.fields[current]}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    tasks: list[rich_progress.TaskID] = []
-
-    def show(state: Progress) -> None:
-        if not tasks:
-            bar.start()
-            tasks.append(bar.add_task("", total=state.total, current=""))
-        bar.update(tasks[0], total=state.total, completed=state.done, current=state.current)
-
-    try:
-        yield show
-    finally:
-        if tasks:
-            bar.stop()
-
-
 def resolve_gpu(name: str, hw_profiles: list[Path] | None) -> GpuProfile:
     """The profile that `--gpu` names."""
     from occupancy_cli.device.detect import resolve_gpu as resolve
@@ -162,40 +90,32 @@ def resolve_gpu(name: str, hw_profiles: list[Path] | None) -> GpuProfile:
     return resolve(name, hw_profiles or [])
 
 
-def has_tables(given: KernelInput) -> bool:
-    """Whether a spec takes its configs from config tables."""
-    from occupancy_cli.spec.kernel_spec import ConfigTable
-
-    return isinstance(given.spec.configs, ConfigTable)
-
-
-def tables_report(
-    command: str,
-    context: typer.Context,
-    given: KernelInput,
-    gpu: str,
-    hw_profiles: list[Path] | None,
-    service: CompileService,
-    sets: Mapping[str, Setting],
-) -> Report:
-    """The Report of a spec's config tables: on the GPU of --gpu if it was given, else on those that the files name."""
-    from occupancy_cli.answers.table_entries import analyze_tables
+def asked_gpu(context: typer.Context, name: str, hw_profiles: list[Path] | None) -> AskedGpu:
+    """The GPU of `--gpu`, and whether the option was given; an `InputError` for one that there is not."""
+    from occupancy_cli.answers.by_spec import AskedGpu
 
     source = context.get_parameter_source("gpu")
-    asked = source is not None and source.name != "DEFAULT"
-    gpus = [resolve_gpu(gpu, hw_profiles)] if asked else None
-    return analyze_tables(given, gpus, lambda n: resolve_gpu(n, hw_profiles), service, sets, command=command)
+    asked = AskedGpu(name, source is not None and source.name != "DEFAULT", tuple(hw_profiles or ()))
+    asked.profile()
+    return asked
 
 
-def print_report(report: Report, output_format: Format) -> None:
-    """A Report on standard output."""
-    if output_format is Format.json:
-        sys.stdout.write(report.to_json() + "\n")
-        return
-    from occupancy_cli.cli.console import make_console
-    from occupancy_cli.report.table import render
+def local_index(gpu: str) -> int:
+    """The number in `local:1`; an `InputError` for a GPU that is not this machine's."""
+    name, _, number = gpu.strip().casefold().partition(":")
+    if name != "local" or (number and not number.isdecimal()):
+        raise InputError(f"{gpu!r} is not a GPU of this machine", where="--gpu", hint="Write local, or local:1.")
+    return int(number or 0)
 
-    render(report, make_console())
+
+def settings(sets: list[str] | None, batch: str | None = None) -> dict[str, Setting]:
+    """The values of `--set`, and of `--batch` where it sets a shape."""
+    from occupancy_cli.spec.settings import Setting, parse_settings
+
+    values = parse_settings(sets or [])
+    if batch is not None:
+        values["batch"] = Setting(batch_values(batch), "--batch")
+    return values
 
 
 def batch_values(batch: str | None) -> tuple[int, ...]:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import enum
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from occupancy_cli.cli import options
-from occupancy_cli.cli.console import Format
-from occupancy_cli.gpu.profiles import DEFAULT_GPU
-from occupancy_cli.report.emit import Emit, emitted
+from occupancy_cli.cli.compiling import CompileOptions, compiles
+from occupancy_cli.cli.show import end, show
 
 
+class Emit(str, enum.Enum):
+    """What `--emit` prints; see `report.emit`."""
+
+    exports = "exports"
+    configs = "configs"
+    prune = "prune"
+    table = "table"
+    function = "function"
+
+
+@compiles
 def recommend(
     context: typer.Context,
     kernel: options.KernelArgument = None,
-    batch: Annotated[
-        str | None, typer.Option("--batch", help="Requests: 80, or several: 48,64,80 or 1:128. Left out: the spec's.")
-    ] = None,
-    gpu: options.GpuOption = DEFAULT_GPU,
+    batch: options.BatchOption = None,
+    gpu: options.GpuOption = options.DEFAULT_GPU,
     sets: options.SetOption = None,
     mix: options.MixOption = None,
     lengths: options.LengthsOption = None,
@@ -37,44 +46,28 @@ def recommend(
             "prune (an early_config_prune), table (batch -> setting as JSON), function (the same as Python).",
         ),
     ] = None,
-    output_format: options.FormatOption = Format.table,
-    jobs: options.JobsOption = None,
-    timeout: options.TimeoutOption = 120.0,
-    memory_gb: options.MemoryOption = 8.0,
-    no_cache: options.NoCacheOption = False,
-    executor: options.ExecutorOption = "local",
+    output_format: options.FormatOption = options.Format.table,
     hw_profiles: options.ProfilesOption = None,
+    *,
+    how: CompileOptions,
 ) -> None:
     """The knobs and config with the shortest predicted time, beside what is set now, and why.
 
     What is set now: the spec's defaults, or the environment variables that set its knobs. A knob given by --set keeps
     that value. For several batches the best of each, and the best single setting for all.
     """
-    from occupancy_cli.answers.recommend import recommend as run
+    from occupancy_cli.answers.by_spec import recommend_spec
     from occupancy_cli.plan.kernel_input import read_kernel_input
-    from occupancy_cli.spec.settings import Setting, parse_settings
 
-    profile = options.resolve_gpu(gpu, hw_profiles)
+    target = options.asked_gpu(context, gpu, hw_profiles)
     given = read_kernel_input(kernel)
     workload = options.workload_of(batch, mix, lengths, cold)
-    with options.compile_service(
-        jobs=jobs, timeout=timeout, memory_gb=memory_gb, no_cache=no_cache, executor=executor
-    ) as service:
-        if calibration is not None:
-            from occupancy_cli.answers.calibrate import calibration_for
+    with how.service() as service:
+        report = recommend_spec(given, target, service, options.settings(sets), workload, calibration)
+    if emit is None:
+        show(report, output_format)
+        return
+    from occupancy_cli.report.emit import emitted
 
-            factors = calibration_for(calibration, given, profile, service.triton, cold=cold)
-            workload = replace(workload, calibration=factors)
-        if options.has_tables(given):
-            values = parse_settings(sets or [])
-            if batch is not None:
-                values["batch"] = Setting(options.batch_values(batch), "--batch")
-            report = options.tables_report("recommend", context, given, gpu, hw_profiles, service, values)
-        else:
-            report = run(given, profile, service, parse_settings(sets or []), workload)
-    if emit is not None:
-        typer.echo(emitted(emit, report), nl=False)
-    else:
-        options.print_report(report, output_format)
-    if report.interrupted:
-        raise typer.Exit(130)
+    sys.stdout.write(emitted(emit.value, report))
+    end(report)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from typing import Annotated
 
 import typer
 
-from occupancy_cli.cli.options import SchemaName
+
+class SchemaName(str, enum.Enum):
+    """What `occupancy schema` prints."""
+
+    report = "report"
+    spec = "spec"
 
 
 def schema(

@@ -6,44 +6,29 @@ CUDA-graph capture.
 
 from __future__ import annotations
 
-import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.report.visible_text import visible
 
 if TYPE_CHECKING:
-    from occupancy_cli.report.schema import Recommendation, Report
+    from occupancy_cli.report.choice_parts import Recommendation
+    from occupancy_cli.report.report import Report
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
-class Emit(str, enum.Enum):
-    """What to print."""
-
-    exports = "exports"
-    configs = "configs"
-    prune = "prune"
-    table = "table"
-    function = "function"
-
-
-def emitted(form: Emit, report: Report) -> str:
-    """The recommendation as text of that form, ending in a newline."""
+def emitted(form: str, report: Report) -> str:
+    """The recommendation as text of one of `FORMS`, ending in a newline."""
     if not report.recommendations:
         raise InputError("there is no recommendation", where="--emit")
-    return {
-        Emit.exports: _exports,
-        Emit.configs: _configs,
-        Emit.prune: _prune,
-        Emit.table: _table,
-        Emit.function: _function,
-    }[form](report)
+    return FORMS[form](report)
 
 
 def _header(report: Report) -> str:
-    gpu = report.gpu.name if report.gpu else "unknown GPU"
+    gpu = visible(report.gpu.name) if report.gpu else "unknown GPU"
     return (
         f"# From `occupancy recommend`: {gpu}, Triton {report.toolchain.triton}, tool {report.toolchain.occupancy}.\n"
     )
@@ -134,3 +119,12 @@ def _function(report: Report) -> str:
         "            return _SETTINGS[known]\n"
         "    return _SETTINGS[_BATCHES[-1]]\n"
     )
+
+
+FORMS: Mapping[str, Callable[[Report], str]] = {
+    "exports": _exports,
+    "configs": _configs,
+    "prune": _prune,
+    "table": _table,
+    "function": _function,
+}

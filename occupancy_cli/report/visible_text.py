@@ -34,9 +34,14 @@ def visible_lines(text: str) -> str:
     return _LINE_COMMAND.sub(r"\1\\\2", "\n".join(lines))
 
 
+def steers(character: str) -> bool:
+    """Whether a terminal would obey a character, or order the text around it anew, rather than show it."""
+    return unicodedata.category(character) in _STEERING
+
+
 def _escaped(match: re.Match[str]) -> str:
     character = match[0]
-    if unicodedata.category(character) not in _STEERING:
+    if not steers(character):
         return character
     named = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(character)
     if named is not None:

@@ -116,6 +116,14 @@ class Knob(_Strict):
     env: str | None = Field(None, description="environment variable that sets it; honoured when analyzing")
     help: str = ""
 
+    @field_validator("env")
+    @classmethod
+    def _is_a_variable(cls, name: str | None) -> str | None:
+        # It stands in lines that a shell evaluates.
+        if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is no name of an environment variable: letters, digits and _, no digit first")
+        return name
+
 
 class ConfigProduct(_Strict):
     """Every combination of the values given."""

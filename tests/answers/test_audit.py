@@ -298,15 +298,15 @@ def test_the_table_and_the_json(cache: Path) -> None:
     assert "3 compiled kernels, each on its own target" in text and RULE in text
     assert "matmul" in text and "1 partial" in text and "broken[red]/add" in text
     data = json.loads(run(str(cache), "--format", "json", "--gpu", "rtx-pro-6000"))
-    assert data["schema"] == "occupancy/audit/1" and data["command"] == "audit"
-    assert data["counts"] == {"kernels": 3, "partial": 1, "corrupt": 0, "foreign": 0, "other": 0}
-    assert {k["gpu"] for k in data["kernels"]} == {data["gpu"]}
-    assert all(k["occupancy"]["ctas_per_sm"] >= 1 for k in data["kernels"])
+    assert (data["schema"], data["command"]) == ("occupancy/report/1", "audit")
+    assert data["audit"]["counts"] == {"kernels": 3, "partial": 1, "corrupt": 0, "foreign": 0, "other": 0}
+    assert {k["gpu"] for k in data["audit"]["kernels"]} == {data["gpu"]["id"]}
+    assert all(k["occupancy"]["ctas_per_sm"] >= 1 for k in data["audit"]["kernels"])
 
 
 def test_an_empty_cache_is_no_failure(tmp_path: Path) -> None:
     assert "0 compiled kernels" in run(str(tmp_path))
-    assert json.loads(run(str(tmp_path), "--format", "json"))["kernels"] == []
+    assert json.loads(run(str(tmp_path), "--format", "json"))["audit"]["kernels"] == []
 
 
 @pytest.mark.compiles

@@ -137,7 +137,7 @@ def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "the model, calibrated" in result.output and "FlashAttention's heuristic" in result.output
     data = json.loads(CliRunner().invoke(app, ["compare", str(measured), "--format", "json"]).stdout)
-    assert data["schema"] == "occupancy/compare/1" and data["points"] == 24
+    assert data["schema"] == "occupancy/report/1" and data["comparison"]["points"] == 24
 
 
 def test_a_calibration_is_good_for_one_gpu_kernel_triton_and_l2(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fake_cuda import FakeCuda
 from typer.testing import CliRunner
 
-from occupancy_cli.answers.verify import Verification, verify
-from occupancy_cli.cli import verify_command as cli
+from occupancy_cli.answers.verify import Verification, reported, verify
+from occupancy_cli.cli import options as cli
 from occupancy_cli.cli.app import app
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.worker_client import Limits
@@ -43,6 +43,10 @@ def spec_file(kernel_file: Path) -> Path:
     return path
 
 
+def exit_code(found: Verification) -> int:
+    return reported(found, load_gpu("h200")).exit_code
+
+
 def verified(spec: Path, driver: FakeCuda, *sets: str) -> Verification:
     with CompileService(limits=Limits(120, 0), jobs=2) as service:
         return verify(
@@ -67,7 +71,7 @@ def test_equal_figures_pass(spec_file: Path) -> None:
         "static shared bytes",
         "CTAs/SM",
     ]
-    assert found.exit_code == 0 and not any(launch.differences for launch in found.launches)
+    assert exit_code(found) == 0 and not any(launch.differences for launch in found.launches)
     assert found.launches[0].figures[0].driver > 0
     assert driver.loaded == {}  # every module was unloaded
 
@@ -90,7 +94,7 @@ def test_a_declared_heuristic_makes_launches_of_one_class_one_compile(spec_file:
     text = spec_file.read_text()
     spec_file.write_text(text + "constexprs: {EVEN: n % BLOCK == 0}\n")
     found = verified(spec_file, FakeCuda(), *sets)
-    assert len(found.launches) == 1 and found.exit_code == 0
+    assert len(found.launches) == 1 and exit_code(found) == 0
     spec_file.write_text(text + "constexprs: {EVEN: false}\n")
     (launch,) = verified(spec_file, FakeCuda(), *sets).launches
     assert "the kernel's heuristic gives EVEN = True, the spec says False" in launch.problem
@@ -108,7 +112,7 @@ def test_a_declared_heuristic_makes_launches_of_one_class_one_compile(spec_file:
 )
 def test_a_difference_fails_with_both_values(spec_file: Path, change: str, figure: str) -> None:
     found = verified(spec_file, FakeCuda(**{change: 1}), "BLOCK=64", "num_warps=2")
-    assert found.exit_code == 1
+    assert exit_code(found) == 1
     (difference,) = found.launches[0].differences
     assert difference.name == figure and difference.driver == difference.model + 1
 
@@ -123,7 +127,7 @@ def test_over_the_cap_is_refused_by_both(tmp_path: Path) -> None:
     (launch,) = found.launches
     assert driver.refused == 1
     assert launch.figures[-1].model == launch.figures[-1].driver == 0
-    assert found.exit_code == 0
+    assert exit_code(found) == 0
 
 
 @pytest.mark.compiles
@@ -132,13 +136,13 @@ def test_clusters_are_shown_and_not_judged(spec_file: Path) -> None:
     clusters = found.launches[0].figures[-1]
     assert clusters.name == "clusters on the GPU, at most"
     assert clusters.driver < clusters.model and clusters.equal  # 120 of 132 SMs in the fake driver
-    assert found.exit_code == 0
+    assert exit_code(found) == 0
 
 
 @pytest.mark.compiles
 def test_what_does_not_compile_is_not_decided(spec_file: Path) -> None:
     found = verified(spec_file, FakeCuda(), "BLOCK=63", "num_warps=2")
-    assert found.exit_code == 2
+    assert exit_code(found) == 2
     assert "power of 2" in found.launches[0].problem
 
 
@@ -152,8 +156,9 @@ def test_command_line(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1
     assert "differ in 1" in result.output
     data = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
-    registers = data["launches"][0]["figures"]["registers per thread"]
-    assert data["schema"] == "occupancy/verify/1" and data["differences"] == 1
+    found = data["verification"]
+    registers = found["launches"][0]["figures"]["registers per thread"]
+    assert data["schema"] == "occupancy/report/1" and found["differences"] == 1
     assert registers["driver"] == registers["model"] + 2
 
 

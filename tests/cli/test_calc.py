@@ -14,9 +14,11 @@ import typer
 from typer.testing import CliRunner
 
 from occupancy_cli import load_gpu, occupancy
+from occupancy_cli.answers.calculated_rows import Count, answer_rows
+from occupancy_cli.answers.report_parts import occupancy_part
 from occupancy_cli.cli.calc_command import calc
-from occupancy_cli.cli.calc_rows import Count, answer_rows
 from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.report.report import plain
 
 APP = typer.Typer(pretty_exceptions_enable=False)
 APP.command()(calc)
@@ -97,16 +99,16 @@ def test_json_stands_alone_and_is_complete() -> None:
     code, text, errors = run("--gpu", "5090", *CASE, "--sweep", "regs", "--format", "json")
     answer = json.loads(text)
     assert code == 0 and errors == ""
-    assert answer["schema"] == "occupancy/calc/1"
-    assert answer["gpu"] == {
-        "id": "rtx-5090", "name": "GeForce RTX 5090", "compute_capability": "12.0", "sm_count": 170,
-        "sm_count_status": "documented",
-    }  # fmt: skip
-    assert answer["occupancy"]["ctas_per_sm"] == 1
-    assert answer["occupancy"]["limits"] == {"shared": 1, "registers": 3, "warps": 12, "ctas": 24}
-    assert answer["occupancy"]["next_cta"]["changes"][0]["at_most"] == 50_176
-    assert [level["ctas"] for level in answer["cliffs"]] == list(range(1, 25))
-    assert answer["sweep"]["over"] == "registers" and answer["sweep"]["ranges"][-1]["most"] == 255
+    assert (answer["schema"], answer["command"]) == ("occupancy/report/1", "calc")
+    gpu, found = answer["gpu"], answer["calculation"]
+    assert (gpu["id"], gpu["name"], gpu["compute_capability"]) == ("rtx-5090", "GeForce RTX 5090", "12.0")
+    assert gpu["sm_count"] == 170 and "sm_count" not in gpu["assumed"]
+    assert found["fits"] and found["resources"]["shared_bytes"] == 61_568
+    assert found["occupancy"]["ctas_per_sm"] == 1
+    assert found["occupancy"]["limits"] == {"shared": 1, "registers": 3, "warps": 12, "ctas": 24}
+    assert found["occupancy"]["next_cta"]["shared_bytes"] == 50_176
+    assert [level["ctas_per_sm"] for level in found["cliffs"]] == list(range(1, 25))
+    assert found["over"] == "registers" and found["ranges"][-1]["most"] == 255
 
 
 @pytest.mark.parametrize(
@@ -145,24 +147,17 @@ def test_a_row_is_answered_as_the_model_answers_it() -> None:
     row = {"threads": 128, "regs": 168, "shared": 61_568, "id": {"config": [1, "ä"]}}
     (found,), count = answers([row])
     one = occupancy(load_gpu("rtx-pro-6000"), threads_per_cta=128, registers_per_thread=168, shared_bytes=61_568)
+    part = plain(occupancy_part(one))
+    unsaid = {"slack", "tmem_columns", "tmem_columns_less"}  # the first for speed, the others as nothing is used
+    part["next_cta"] = {k: v for k, v in part["next_cta"].items() if k not in unsaid}
     assert found == {
         "row": 1,
         "id": {"config": [1, "ä"]},
         "gpu": "rtx-pro-6000-workstation",
-        "ctas_per_sm": one.ctas_per_sm,
-        "warps_per_sm": one.warps_per_sm,
-        "percent": 8.33,
-        "limits": dict(one.limits),
-        "limited_by": list(one.limited_by),
-        "next_cta": {
-            "shared_bytes": one.next_cta.shared_bytes,
-            "registers_per_thread": one.next_cta.registers_per_thread,
-            "warps_per_cta": one.next_cta.warps_per_cta,
-        },
-        "launchable": True,
-        "reason": "",
+        "fits": True,
         "over_bytes": 0,
-        "unknown": {},
+        "reason": "",
+        "occupancy": {k: v for k, v in part.items() if k not in unsaid},
     }
     assert (count.rows, count.errors) == (1, 0)
 
@@ -185,9 +180,9 @@ def test_every_spelling_of_a_row() -> None:
 
 def test_options_fill_what_rows_leave_out() -> None:
     (found,), _ = answers([{"regs": 64}], threads_per_cta=128, shared_bytes=60_000)
-    assert found["limited_by"] == ["shared"]
+    assert found["occupancy"]["limited_by"] == ["shared"]
     (found,), _ = answers([{"threads": 32}], shared_bytes=0, registers_per_thread=255)
-    assert found["limits"]["registers"] == 8  # 2 warps a sub-partition
+    assert found["occupancy"]["limits"]["registers"] == 8  # 2 warps a sub-partition
 
 
 def test_bad_rows_keep_their_place_and_nothing_is_lost() -> None:
@@ -246,8 +241,8 @@ def test_bad_rows_keep_their_place_and_nothing_is_lost() -> None:
     by_row = {row["row"]: row for row in found}
     assert by_row[4]["id"] == 7
     assert "unknown GPU 'h900'" in by_row[13]["error"]
-    assert not by_row[9]["launchable"] and "1,056 threads" in by_row[9]["reason"]
-    assert by_row[1]["ctas_per_sm"] == 1 and by_row[23]["ctas_per_sm"] == 24
+    assert not by_row[9]["fits"] and "1,056 threads" in by_row[9]["reason"]
+    assert by_row[1]["occupancy"]["ctas_per_sm"] == 1 and by_row[23]["occupancy"]["ctas_per_sm"] == 24
     assert by_row[25]["error"].startswith("is not JSON")
     assert count.rows == 23 and count.errors == len(expected) + 2
 
@@ -262,21 +257,25 @@ def test_clusters_tensor_memory_and_other_gpus_in_one_file() -> None:
         ]
     )
     assert count.errors == 0
-    assert found[0]["limits"]["cluster"] is None and "GPC" in found[0]["unknown"]["cluster"]
-    assert found[1]["limits"]["cluster"] == 0 and "no clusters" in found[1]["reason"]
-    assert found[2]["limits"]["tmem"] == 8 and found[2]["next_cta"]["tmem_columns"] == 32  # 33 -> 64; 512 / 9 -> 32
-    assert found[3]["limits"]["registers"] is None and found[3]["next_cta"]["registers_per_thread"] is None
+    of = [row["occupancy"] for row in found]
+    assert of[0]["limits"]["cluster"] is None and "GPC" in of[0]["unknown"]["cluster"]
+    assert of[1]["limits"]["cluster"] == 0 and "no clusters" in found[1]["reason"]
+    assert of[2]["limits"]["tmem"] == 8 and of[2]["next_cta"]["tmem_columns"] == 32  # 33 -> 64; 512 / 9 -> 32
+    assert of[3]["limits"]["registers"] is None and of[3]["next_cta"]["registers_per_thread"] is None
     for row, (gpu, num_ctas, tmem) in zip(found, [("h100", 2, 0), ("a100", 2, 0), ("b200", 1, 33)], strict=False):
         one = occupancy(
             load_gpu(gpu), threads_per_cta=128, registers_per_thread=64, shared_bytes=0, num_ctas=num_ctas,
             tmem_columns=tmem,
         )  # fmt: skip
-        assert row["limits"] == dict(one.limits)
-        assert row["reason"] == one.reason and row["unknown"] == dict(one.unknown)
+        part = plain(occupancy_part(one))
+        said = row["occupancy"]
+        assert {k: part[k] for k in said if k != "next_cta"} == {k: said[k] for k in said if k != "next_cta"}
+        assert {k: part["next_cta"][k] for k in said["next_cta"]} == said["next_cta"]
+        assert row["reason"] == one.reason
 
 
 def test_blocks_join_seamlessly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("occupancy_cli.cli.calc_rows.ROWS_PER_BLOCK", 3)
+    monkeypatch.setattr("occupancy_cli.answers.calculated_rows.ROWS_PER_BLOCK", 3)
     rows = [{"threads": 32 * (i % 8 + 1), "regs": 40, "shared": 500 * i} for i in range(20)]
     found, count = answers(rows)
     assert [row["row"] for row in found] == list(range(1, 21)) and count.rows == 20
@@ -287,7 +286,7 @@ def test_blocks_join_seamlessly(monkeypatch: pytest.MonkeyPatch) -> None:
             registers_per_thread=given["regs"],
             shared_bytes=given["shared"],
         )
-        assert row["ctas_per_sm"] == one.ctas_per_sm
+        assert row["occupancy"]["ctas_per_sm"] == one.ctas_per_sm
 
 
 def test_input_from_a_file_and_from_a_pipe(tmp_path: Path) -> None:
@@ -298,7 +297,7 @@ def test_input_from_a_file_and_from_a_pipe(tmp_path: Path) -> None:
         code, out, errors = run(*arguments, stdin=stdin)
         assert code == 2  # one row could not be answered
         first, second = (json.loads(line) for line in out.splitlines())
-        assert first["ctas_per_sm"] == 1 and second["error"] == "the key 'shared' is missing"
+        assert first["occupancy"]["ctas_per_sm"] == 1 and second["error"] == "the key 'shared' is missing"
         assert errors == "1 of 2 rows could not be answered\n"
     code, out, errors = run("--input", str(path), "--shared", "0")
     assert code == 0 and errors == "" and len(out.splitlines()) == 2

@@ -18,7 +18,7 @@ from locations import ROOT
 from rich.console import Console
 
 from occupancy_cli.report import schema
-from occupancy_cli.report.table import render
+from occupancy_cli.report.terminal import render
 
 COMMAND = [sys.executable, "-m", "occupancy_cli"]
 

@@ -59,7 +59,7 @@ def test_the_list_has_every_profile_and_marks_doubt() -> None:
 def test_the_list_as_json() -> None:
     _, text, _ = run(None, "--format", "json")
     answer = json.loads(text)
-    assert answer["schema"] == "occupancy/gpus/1"
+    assert (answer["schema"], answer["command"]) == ("occupancy/report/1", "gpus")
     l4 = next(g for g in answer["gpus"] if g["id"] == "l4")
     assert l4["values"]["sm_count"]["value"] == 58
     assert l4["values"]["sm_count"]["disputed"][0]["value"] == 60

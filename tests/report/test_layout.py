@@ -7,7 +7,7 @@ import os
 import pytest
 from rich.console import Console, Group
 
-from occupancy_cli.report.layout import Column, lay_out, needed_width
+from occupancy_cli.report.terminal.layout import Column, lay_out, needed_width
 
 KEYS = [Column("BLOCK\n_M", ["64", "128"]), Column("warps", ["4", "8"])]
 COLUMNS = [

@@ -12,8 +12,9 @@ import typer
 from locations import ROOT
 from typer.testing import CliRunner
 
-from occupancy_cli.cli.knobs_command import config_summary, knobs
+from occupancy_cli.cli.knobs_command import knobs
 from occupancy_cli.errors import InputError
+from occupancy_cli.report.terminal.knobs import config_summary
 from occupancy_cli.source.bounded_operations import NotStatic
 from occupancy_cli.source.module_names import Module
 from occupancy_cli.source.source_knobs import SourceKnobs, locate, read_knobs, resolve_import
@@ -413,7 +414,8 @@ def test_the_table(package: Path) -> None:
 
 def test_the_json(package: Path) -> None:
     data = json.loads(run(str(package / "kernel.py"), "--format", "json"))
-    assert data["schema"] == "occupancy/knobs/1" and data["command"] == "knobs"
+    assert (data["schema"], data["command"]) == ("occupancy/report/1", "knobs")
+    data = data["knobs"]
     built = next(k for k in data["kernels"] if k["name"] == "built")
     assert built["autotune"]["configs"][0] == {"BLOCK": 16, "num_warps": 4, "num_stages": 1, "num_ctas": 1}
     assert {v["name"]: v["defaults"] for v in data["environment"]}["MY_WARPS"] == ["str(DEFAULT_WARPS)"]

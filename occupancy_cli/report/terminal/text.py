@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from occupancy_cli.report.schema import Config, Gpu, Launch, Toolchain
+if TYPE_CHECKING:
+    from occupancy_cli.report.kernel_parts import Config
+    from occupancy_cli.report.machine_parts import Gpu, Toolchain
+    from occupancy_cli.report.occupancy_parts import Launch
 
 _SHORT = {"num_warps": "warps", "num_stages": "stages", "num_ctas": "CTAs", "maxnreg": "maxnreg"}
 

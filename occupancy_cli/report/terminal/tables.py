@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from occupancy_cli.report import text
-from occupancy_cli.report.schema import ConfigTables, Report, TableEntry
+from occupancy_cli.report.kernel_parts import ConfigTables, TableEntry
+from occupancy_cli.report.report import Report
+from occupancy_cli.report.terminal import text
+from occupancy_cli.report.terminal.view import View
 
 MOST_LINES = 20
 
 
-def parts(report: Report, tables: ConfigTables) -> list[RenderableType]:
+def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
+    """The tables of every spec of a Report."""
+    for tables in report.tables:
+        yield from _tables(report, tables)
+
+
+def _tables(report: Report, tables: ConfigTables) -> list[RenderableType]:
     """The lines of one spec's tables."""
     entries = tables.entries
     count = f"{tables.files} table{'s' * (tables.files != 1)}, {len(entries)} entries, "

@@ -1,5 +1,7 @@
 """`occupancy calc --input`: many kernels as JSON Lines, one answer a line, in the order of the input.
 
+A line is a `CalculatedRow` of the Report's schema, its occupancy spelt as in every Report, without `slack`.
+
 Input keys, all whole numbers: `threads` (or `num_warps`), `regs` (null or absent: not known), `shared`, and optionally
 `static_shared`, `carveout`, `num_ctas`, `tmem`; the names of the Python API (`threads_per_cta`, `registers_per_thread`,
 `shared_bytes`, ...) are taken too. `gpu` names another GPU for one row; `id` is any JSON value but null, and comes back
@@ -233,11 +235,15 @@ def _checked(gpu: GpuProfile, arguments: Mapping[str, Any]) -> None:
 
 
 _HUGE = 2**62
+# `report.calculation_parts.CalculatedRow` and the `Occupancy` in it, spelt out: a call of the encoder for every row
+# would take longer than all the rest. A test reads what is written against the schema of that part.
 _ROW = (
-    '{"row": %d, %s"gpu": %s, "ctas_per_sm": %d, "warps_per_sm": %d, "percent": %.2f, '
+    '{"row": %d, %s"gpu": %s, "fits": %s, "over_bytes": %d, "reason": %s, "occupancy": {'
+    '"ctas_per_sm": %d, "warps_per_sm": %d, "max_warps_per_sm": %d, "percent": %.2f, '
     '"limits": {"shared": %s, "registers": %s, "warps": %d, "ctas": %d%s}, "limited_by": %s, '
-    '"next_cta": {"shared_bytes": %s, "registers_per_thread": %s, "warps_per_cta": %s%s}, '
-    '"launchable": %s, "reason": %s, "over_bytes": %d, "unknown": %s}'
+    '"next_cta": {"ctas_per_sm": %d, "reachable": %s, "binding": %s, '
+    '"shared_bytes": %s, "shared_bytes_less": %s, "registers_per_thread": %s, "registers_per_thread_less": %s, '
+    '"warps_per_cta": %s, "warps_per_cta_less": %s%s}, "unknown": %s}}'
 )
 
 
@@ -277,7 +283,10 @@ def _answer_group(
         unknown["cluster"] = cluster_unknown(gpu.limits, num_ctas)
     with_registers = json.dumps(unknown)
     without_registers = json.dumps({"registers": UNKNOWN_REGISTERS_REASON, **unknown})
-    cluster = "" if num_ctas <= 1 else ', "cluster": %s' % ("null" if unknown else "0")
+    cluster = "" if num_ctas <= 1 else ', "cluster": null' if unknown else ', "cluster": 0'
+    refused = cluster == ', "cluster": 0'
+    max_ctas, max_warps = gpu.limits.max_ctas_per_sm, gpu.limits.max_warps_per_sm
+    warps_per_cta = found.warps_per_cta.tolist()
     limits = {name: values.tolist() for name, values in found.limits.items()}
     next_tmem_columns = found.next_tmem_columns.tolist()
     no_limit, none = batch.NO_LIMIT, batch.NONE
@@ -313,16 +322,22 @@ def _answer_group(
                 fail(positions[i], error)
                 continue
         by_shared, by_registers = limits["shared"][i], limits["registers"][i]
-        more, next_tmem = "", ""
+        more, next_tmem, reachable = "", "", ctas < max_ctas and not refused and next_shared != none
         if tmem[i]:
             more, columns_left = f', "tmem": {limits["tmem"][i]}', next_tmem_columns[i]
-            next_tmem = ', "tmem_columns": %s' % ("null" if columns_left == none else columns_left)
+            at_most, less = _next(columns_left, tmem[i])
+            next_tmem = f', "tmem_columns": {at_most}, "tmem_columns_less": {less}'
+            reachable = reachable and columns_left != none
         answers[positions[i]] = _ROW % (
             number,
             "" if identity is None else f'"id": {json.dumps(identity)}, ',
             gpu_name,
+            "true" if ctas else "false",
+            over,
+            reason,
             ctas,
             warps_per_sm,
+            max_warps,
             percent,
             "null" if by_shared == no_limit else by_shared,
             "null" if by_registers == no_limit else by_registers,
@@ -330,12 +345,19 @@ def _answer_group(
             limits["ctas"][i],
             more + cluster,
             names[bits],
-            "null" if next_shared == none else next_shared,
-            "null" if next_registers == none else next_registers,
-            "null" if next_warps == none else next_warps,
+            ctas + 1,
+            "true" if reachable else "false",
+            names[bits],
+            *_next(next_shared, shared[i]),
+            *_next(next_registers, registers[i]),
+            *_next(next_warps, warps_per_cta[i]),
             next_tmem,
-            "true" if ctas else "false",
-            reason,
-            over,
             without_registers if registers[i] == -1 else with_registers,
         )
+
+
+def _next(at_most: int, now: int) -> tuple[int | str, int | str]:
+    """What the next CTA asks of a resource at most, and how much less than now that is; -1: no value brings it."""
+    if at_most < 0:
+        return "null", "null"
+    return at_most, now - at_most if now > at_most else 0

@@ -1,56 +1,45 @@
-"""A sweep over batch as a terminal plot, a table, or CSV."""
+"""A sweep over batch on a terminal: a plot of time over batch, or the table of its figures."""
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from occupancy_cli.report import text
-from occupancy_cli.report.schema import Report, SweepPoint, SweepSide
+from occupancy_cli.report.choice_parts import SweepPoint, SweepSide
+from occupancy_cli.report.report import Report
+from occupancy_cli.report.terminal import text
+from occupancy_cli.report.terminal.view import View
 
 PLOT_ROWS = 16
-_SIDES = ("default", "recommended", "best")
 
 
-def render(report: Report, console: Console, *, plot: bool) -> None:
-    """Print a sweep: a plot of time over batch, or the table of its figures."""
-    console.print(Text(text.headline("over batch", report.gpu, report.toolchain), style="bold"))
+def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
+    """A sweep: a plot of time over batch, or the table of its figures; then what to set, and where batch costs."""
+    yield Text(text.headline("over batch", report.gpu, report.toolchain), style="bold")
     if report.anchor is not None:
         anchor = report.anchor
         scaled = f"times are scaled by {anchor.factor:.3g} to meet {anchor.measured_ms:g} ms at batch {anchor.batch}"
-        console.print(Text(scaled, style="dim"))
-    if plot and len(report.sweep) > 1:
+        yield Text(scaled, style="dim")
+    if view.plot and len(report.sweep) > 1:
         # A pipe has no width; a plot needs one.
         width = console.width if console.is_terminal else shutil.get_terminal_size().columns
-        for line in _plot(report.sweep, min(width, 120)):
-            console.print(line)
+        yield from _plot(report.sweep, min(width, 120))
     else:
-        console.print(_table(report.sweep, console.width))
-    _summary(report, console)
-
-
-def _summary(report: Report, console: Console) -> None:
+        yield _table(report.sweep, console.width)
     single = report.single_setting
     if single is not None:
-        console.print(Text(f"recommended for all: {text.pairs({**single.knobs, **single.config})}"))
-        for line in single.exports:
-            console.print(Text(line, style="green"))
+        yield Text(f"recommended for all: {text.pairs({**single.knobs, **single.config})}")
+        yield from (Text(line, style="green") for line in single.exports)
     for worse, better in _drops(report.sweep):
-        console.print(
-            Text(
-                f"- as it is set now, batch {worse.batch} is slower in requests per second than batch {better.batch}: "
-                f"{_rate(worse):,.0f} against {_rate(better):,.0f}"
-            )
+        yield Text(
+            f"- as it is set now, batch {worse.batch} is slower in requests per second than batch {better.batch}: "
+            f"{_rate(worse):,.0f} against {_rate(better):,.0f}"
         )
-    for note in report.notes:
-        console.print(Text(f"note: {note}", style="yellow"))
 
 
 def _rate(point: SweepPoint) -> float:
@@ -126,20 +115,3 @@ def _cells(side: SweepSide | None) -> list[str]:
         return ["-"] * 4
     waves = "-" if side.waves is None else f"{side.waves:.2f}"
     return [f"{side.predicted_time_us:,.1f}", waves, str(side.ctas_per_sm), f"{side.requests_per_s:,.0f}"]
-
-
-def as_csv(report: Report) -> str:
-    """One row a batch and side, with every figure."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    knobs = list(dict.fromkeys(n for p in report.sweep for n in {**p.best.knobs, **p.best.config}))
-    columns = ["nsplit", "predicted_time_us", "ctas_per_sm", "waves", "efficiency_percent", "requests_per_s"]
-    writer.writerow(["batch", "setting", *knobs, *columns])
-    for point in report.sweep:
-        for name in _SIDES:
-            side: SweepSide | None = getattr(point, name)
-            if side is not None:
-                values = {**side.knobs, **side.config}
-                row = [values.get(n, "") for n in knobs]
-                writer.writerow([point.batch, name, *row, *(getattr(side, c) for c in columns)])
-    return out.getvalue()

@@ -1,0 +1,110 @@
+"""`analyze`, `recommend` and `check` of whatever a spec holds: configs of a kernel, or tables of configs.
+
+A table names the GPU of each of its files, so for one the GPU counts only where a person asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from occupancy_cli.device.detect import resolve_gpu
+from occupancy_cli.plan.kernel_input import KernelInput
+from occupancy_cli.spec.kernel_spec import ConfigTable
+
+if TYPE_CHECKING:
+    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.compile.compile_service import CompileService
+    from occupancy_cli.gpu.profiles import GpuProfile
+    from occupancy_cli.report.report import Report
+    from occupancy_cli.spec.settings import Setting
+
+
+@dataclass(frozen=True)
+class AskedGpu:
+    """The GPU of a question: `asked` says whether a person named it, `folders` add profiles to the shipped ones."""
+
+    name: str
+    asked: bool = True
+    folders: tuple[Path, ...] = ()
+
+    def profile(self) -> GpuProfile:
+        """Its profile."""
+        return self.resolve(self.name)
+
+    def resolve(self, name: str) -> GpuProfile:
+        """The profile of another name, found in the same folders."""
+        return resolve_gpu(name, list(self.folders))
+
+
+def analyze_spec(
+    given: KernelInput,
+    gpu: AskedGpu,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    *,
+    full: bool = False,
+    timed: bool = False,
+) -> Report:
+    """The Report of `analyze`; `full` and `timed` as there."""
+    if isinstance(given.spec.configs, ConfigTable):
+        return _tables("analyze", given, gpu, service, sets)
+    from occupancy_cli.answers.analyze import analyze
+
+    return analyze(given, gpu.profile(), service, sets, full=full, timed=timed)
+
+
+def recommend_spec(
+    given: KernelInput,
+    gpu: AskedGpu,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    workload: Workload,
+    calibration: Path | None = None,
+) -> Report:
+    """The Report of `recommend`; `calibration` is a file that `calibrate` wrote. Tables take the batches as their key.
+
+    Raises `InputError` as `recommend` and `calibration_for` do.
+    """
+    profile = gpu.profile()
+    if calibration is not None:
+        from occupancy_cli.answers.calibrate import calibration_for
+
+        factors = calibration_for(calibration, given, profile, service.triton, cold=workload.cold)
+        workload = replace(workload, calibration=factors)
+    if isinstance(given.spec.configs, ConfigTable):
+        from occupancy_cli.spec.settings import Setting
+
+        batch = {"batch": Setting(workload.batches, "--batch")} if workload.batches else {}
+        return _tables("recommend", given, gpu, service, {**sets, **batch})
+    from occupancy_cli.answers.recommend import recommend
+
+    return recommend(given, profile, service, sets, workload)
+
+
+def _tables(
+    command: str, given: KernelInput, gpu: AskedGpu, service: CompileService, sets: Mapping[str, Setting]
+) -> Report:
+    from occupancy_cli.answers.table_entries import analyze_tables
+
+    gpus = [gpu.profile()] if gpu.asked else None
+    return analyze_tables(given, gpus, gpu.resolve, service, sets, command=command)
+
+
+def check_specs(
+    specs: Sequence[KernelInput],
+    gpus: Sequence[str],
+    default: AskedGpu,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+) -> Report:
+    """The Report of `check`: on `gpus`, else on those of each spec, else on `default` (tables: on their files' own)."""
+    from occupancy_cli.answers.check import check
+
+    def gpus_of(one: KernelInput) -> list[GpuProfile]:
+        fall_back = [] if isinstance(one.spec.configs, ConfigTable) else [default.name]
+        return [default.resolve(name) for name in gpus or one.spec.check.gpus or fall_back]
+
+    return check([(one, gpus_of(one)) for one in specs], service, sets, default.resolve)

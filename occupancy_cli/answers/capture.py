@@ -1,0 +1,98 @@
+"""`capture`: a script's launches as specs, and the analysis of each, in one Report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from occupancy_cli.answers.analyze import analyze
+from occupancy_cli.answers.report_parts import gpu_part, mirrored
+from occupancy_cli.capture.session import CaptureResult
+from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.plan.kernel_input import read_kernel_input
+from occupancy_cli.report.capture_parts import Capture, CapturedSpec, NotCaptured
+from occupancy_cli.report.kernel_parts import Kernel
+from occupancy_cli.report.machine_parts import Toolchain
+from occupancy_cli.report.report import Report
+from occupancy_cli.source.removed_apis import explain
+from occupancy_cli.version import VERSION
+
+
+def captured(result: CaptureResult, gpu: GpuProfile | None) -> Report:
+    """A Report with the capture alone."""
+    found = result.captured
+    return Report(
+        command="capture",
+        toolchain=Toolchain(occupancy=VERSION, triton=found.versions.get("triton")),
+        gpu=None if gpu is None else gpu_part(gpu),
+        capture=Capture(
+            folder=None if result.folder is None else str(result.folder),
+            launches=found.launches,
+            specs=[mirrored(spec, CapturedSpec) for spec in found.specs],
+            not_captured=[mirrored(each, NotCaptured) for each in found.not_captured],
+        ),
+        notes=notes_of(result),
+        interrupted=found.status == "interrupted" or result.exit_code in (130, -2),
+    )
+
+
+def analyze_captured(result: CaptureResult, gpu: GpuProfile, service: CompileService) -> Report:
+    """A Report with the capture and every spec of it analyzed, by the code behind `occupancy analyze`."""
+    base = captured(result, gpu)
+    kernels: list[Kernel] = []
+    notes = list(base.notes)
+    last: Report | None = None
+    for spec, path in zip(result.captured.specs, result.spec_paths, strict=True):
+        try:
+            report = analyze(read_kernel_input(str(path)), gpu, service, {}, command="capture")
+        except OccupancyError as bad:
+            notes.append(f"{spec.file} was not analyzed: {bad.problem}")
+            continue
+        last = report
+        kernels += [replace(kernel, tuned=spec.tuned) for kernel in report.kernels]
+        notes += [n for n in report.notes if n not in notes]
+        if report.interrupted:
+            break
+    if last is None:
+        raise InputError("no captured spec could be analyzed", where=str(result.folder), hint="\n".join(notes))
+    return replace(last, kernels=kernels, notes=notes, capture=base.capture)
+
+
+def notes_of(result: CaptureResult) -> list[str]:
+    """What a reader of a capture should know: launches without a spec, and what the kernel files lack."""
+    found = result.captured
+    notes = [str(n) for n in found.not_captured]
+    version = found.versions.get("triton", "of the script")
+    for spec in found.specs:
+        notes += [f"{spec.file}: {note}" for note in spec.notes if "is a constant of the kernel file" not in note]
+        notes += [f"{spec.file}: {explain(name, version)}" for name in spec.removed]
+    return [*notes, *found.notes]
+
+
+def raise_as_the_script_did(result: CaptureResult, out: Path) -> None:
+    """The error for a script that did not end well, or launched nothing; its own traceback is above it."""
+    found = result.captured
+    kept = f"The {len(found.specs)} specs of what it launched before are in {result.folder}." if result.folder else ""
+    if found.status == "internals":
+        raise OccupancyError(
+            f"this Triton ({found.versions.get('triton')}) lacks what capture hooks into: {found.message}",
+            hint="Captured are launches of Triton 3.4 to 3.9.",
+        )
+    if found.status == "died":
+        how = f"by signal {-result.exit_code}" if result.exit_code < 0 else f"with exit code {result.exit_code}"
+        raise OccupancyError(f"the script's process ended {how}, without a word", hint=kept)
+    if found.status != "complete":
+        raise OccupancyError(f"the script failed: {found.message}", hint=kept)
+    if not found.launches:
+        raise OccupancyError(
+            "the script ran to its end and launched no Triton kernel",
+            hint="Nothing was written. CUDA C++ kernels and those of torch.compile are not seen.",
+        )
+    if not found.specs:
+        raise OccupancyError(
+            f"none of its {found.launches} launches can be a spec",
+            where=str(out),
+            hint="\n".join(dict.fromkeys(f"{n.kernel}: {n.reason}" for n in found.not_captured)),
+        )

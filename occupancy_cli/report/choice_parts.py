@@ -1,0 +1,106 @@
+"""What to set: a recommendation for each batch, one setting for all of them, and a sweep over batch.
+
+"recommendation": {"batch": 80, "knobs": {"BLOCK_H": 16}, "config": {"num_warps": 4}, "nsplit": 3,
+                   "predicted_time_us": 41.2, "predicted_speedup_vs_default": 1.31, "exports": ["export X=16"], ...}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from occupancy_cli.report.occupancy_parts import ITERATIONS_FROM, Launch
+from occupancy_cli.report.report import Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A setting with its predicted time."""
+
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    nsplit: int | None
+    predicted_time_us: float | None
+    launch: Launch | None
+    ctas_per_sm: int | None
+    warps_per_sm: int | None
+    partials_bytes: int | None = None
+    terms: dict[str, float] = field(default_factory=dict)
+    binding: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """What to set for one batch. `predicted_speedup_vs_default` is the incumbent's predicted time over this one's."""
+
+    batch: int
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    nsplit: int | None
+    predicted_time_us: float | None
+    predicted_speedup_vs_default: float | None
+    kept_default: bool
+    model_error_percent: float
+    reasons: list[str]
+    exports: list[str]
+    chosen: Choice
+    default: Choice | None
+    runner_up: Choice | None
+    cannot_launch: list[str] = field(default_factory=list)
+    constexpr_knobs: list[str] = field(
+        default_factory=list, metadata={"description": "knobs that decide what a config takes"}
+    )
+    launchable: list[dict[str, Scalar]] = field(
+        default_factory=list,
+        metadata={"description": "configs that can launch, each with the constexpr knobs it does so at"},
+    )
+    pareto: list[Choice] = field(
+        default_factory=list, metadata={"description": "no other beats these in both time and partials"}
+    )
+    iterations_from: dict[str, str] = field(
+        default_factory=dict, metadata={"description": f"of each kernel, {ITERATIONS_FROM}"}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleSetting:
+    """The one setting that is best over all batches asked about."""
+
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    slowdown: float
+    exports: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSide:
+    """One setting at one batch of a sweep."""
+
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    nsplit: int | None
+    predicted_time_us: float
+    ctas_per_sm: int
+    waves: float | None
+    efficiency_percent: float | None
+    requests_per_s: float = field(
+        metadata={"description": "batch over the predicted time of this kernel and its followers"}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepPoint:
+    """One batch: what is set now, the one setting recommended for all batches, and the best for this batch."""
+
+    batch: int
+    default: SweepSide | None
+    recommended: SweepSide | None
+    best: SweepSide
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchor:
+    """A measurement of what is set now, and the factor that all times of the sweep were multiplied by to meet it."""
+
+    batch: int
+    measured_ms: float
+    factor: float

@@ -1,0 +1,59 @@
+"""What a check found, on a terminal.
+
+FAIL k.yaml:7: decode on H200, BLOCK 64, num_warps 8: decode: 104,704 bytes ... are 3,328 over the cap of 101,376
+ok   k.yaml:7: decode on H200: shared-memory-cap holds for 6 launches, at most 61,568 of 101,376 bytes ...
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from occupancy_cli.report.kernel_parts import Finding
+from occupancy_cli.report.report import Report
+from occupancy_cli.report.terminal import text
+from occupancy_cli.report.terminal.view import View
+
+_LEVELS = {"ok": ("ok", "green"), "violation": ("FAIL", "bold red"), "undecided": ("????", "bold yellow")}
+
+
+def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
+    """A line for every finding that needs a reader, then one a kernel, GPU and rule for all that holds."""
+    findings = report.findings
+    parts: list[RenderableType] = [_finding(f) for f in findings if f.level in ("violation", "undecided")]
+    parts += [_finding(f) for f in findings if f.level == "note"]
+
+    def group(finding: Finding) -> tuple[str, str, str, str]:
+        return (finding.file, finding.kernel, finding.gpu, finding.rule)
+
+    good = sorted((f for f in findings if f.level == "ok"), key=group)
+    for (_, kernel, gpu, rule), members in groupby(good, key=group):
+        held = list(members)
+        # The one that is nearest to its limit speaks for all.
+        least = rule.startswith("min_")
+        worst = (min if least else max)(held, key=lambda f: f.required or 0)
+        limit = ""
+        if worst.required is not None:
+            needed = f"{worst.required:,} {worst.unit}, {worst.limit:,} are asked for"
+            limit = f", at least {needed}" if least else f", at most {worst.required:,} of {worst.limit:,} {worst.unit}"
+        line = Text("ok   ", style="green")
+        count = f"{len(held)} {'launch' if len(held) == 1 else 'launches'}"
+        line.append(f"{_place(worst)}{kernel} on {gpu}: {rule} holds for {count}{limit}", style="")
+        parts.append(line)
+    return parts
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
+
+
+def _finding(finding: Finding) -> Text:
+    word, style = _LEVELS.get(finding.level, ("note", "dim"))
+    config = text.pairs({n: v for n, v in {**finding.knobs, **finding.config}.items() if (n, v) != ("num_ctas", 1)})
+    line = Text(f"{word:4} ", style=style)
+    line.append(
+        f"{_place(finding)}{finding.kernel} on {finding.gpu}{config and f', {config}'}: {finding.message}", style=""
+    )
+    return line

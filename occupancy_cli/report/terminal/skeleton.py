@@ -1,0 +1,25 @@
+"""What `init` wrote, on a terminal; the text itself where it goes to standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from occupancy_cli.report.report import Report
+    from occupancy_cli.report.terminal.view import View
+
+
+def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
+    """One line, or the skeleton's text."""
+    found = report.skeleton
+    assert found is not None
+    if found.path is None:
+        yield Text(found.text.removesuffix("\n"))
+        return
+    left = len(found.to_fill)
+    what = "nothing is left to fill" if left == 0 else f"{left} {'place' if left == 1 else 'places'} to fill (FILL:)"
+    yield Text(f"{found.path}: {what}, then: occupancy analyze {found.path}")
