@@ -44,7 +44,7 @@ def spec_file(kernel_file: Path) -> Path:
 
 
 def exit_code(found: Verification) -> int:
-    return reported(found, H200).exit_code
+    return reported(found, load_gpu("h200")).exit_code
 
 
 def verified(spec: Path, driver: FakeCuda, *sets: str) -> Verification:
