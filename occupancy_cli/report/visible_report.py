@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 # Renderers put texts at the start of a line and after words, where a line may be folded: `::` is set off at each such
 # place, and a colon that begins a text, as another may follow it. `##[` and `##vso[` are obeyed wherever they stand.
-_COMMAND = re.compile(r"(?:^|(?<=\s)):(?=:)|^(?<!\\)\s*:|##(?=\[|vso\[)", re.MULTILINE)
+_COMMAND = re.compile(r"(?:^|(?<=\s)):(?=:)|^\s*:|##(?=\[|vso\[)", re.MULTILINE)
 
 
 def visible_part(part: T) -> T:
