@@ -23,6 +23,8 @@ from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.points import prepare
 
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
+
 measure_kinds = interpreter.load_kernel("validation/h200/measure_kinds.py")
 KINDS = measure_kinds.read_kinds()
 NAMES = [kind.name for kind in KINDS]
@@ -56,7 +58,6 @@ def test_every_kernel_is_measured_at_shapes_that_are_held_out() -> None:
     assert sum(len(kind.points()) for kind in KINDS) >= 3000
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 def test_points_are_those_of_the_tool(service: CompileService, kind: Any) -> None:
     gpu = load_gpu("h200")
@@ -74,7 +75,6 @@ def test_points_are_those_of_the_tool(service: CompileService, kind: Any) -> Non
             assert {n: given.get(n, v) for n, v in launch.constexprs} == dict(launch.constexprs)
 
 
-@pytest.mark.compiles
 @pytest.mark.parametrize("gpu", ["h200", "sm120"])
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 def test_spec_analyzes_as_it_is(kind: Any, gpu: str) -> None:

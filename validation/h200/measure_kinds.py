@@ -673,6 +673,13 @@ def self_test(kinds: Sequence[Kind], every: bool) -> int:
     return 1 if bad else 0
 
 
+# What a file of times may say of a point beside its names; the rest stays in kinds.jsonl.
+_FIGURES = (
+    *("us_total", "us_split", "spread_percent", "sm_clock_mhz", "grid", "smem", "regs", "spills", "ctas_per_sm"),
+    *("throttled", "shared", "copies"),
+)
+
+
 def split(file: Path, folder: Path) -> None:
     """Write what a run measured as files of times, `NAME.warm.jsonl.gz` and `NAME.cold.jsonl.gz`."""
     import gzip
@@ -689,7 +696,9 @@ def split(file: Path, folder: Path) -> None:
     for (kind, l2), lines in parts.items():
         rows = {json.dumps([r.get(n) for n in lines[0]["identity"]]): r for r in lines[1:]}  # the last one counts
         if rows:
-            text = "".join(json.dumps(line) + "\n" for line in [lines[0], *rows.values()])
+            kept = {*lines[0]["identity"], *_FIGURES}
+            points = [{n: v for n, v in row.items() if n in kept} for row in rows.values()]
+            text = "".join(json.dumps(line) + "\n" for line in [lines[0], *points])
             (folder / f"{kind}.{l2}.jsonl.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
             print(f"{kind}.{l2}: {len(rows)} points")
 
