@@ -6,9 +6,8 @@ import ctypes
 import importlib.util
 import platform
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from occupancy_cli.compile.compile_service import perform
 from occupancy_cli.compile.result_cache import ResultCache
@@ -26,10 +25,6 @@ class Part:
     found: str
     disables: str = ""
     needed: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON-ready data."""
-        return asdict(self)
 
 
 def examine(arch: int = 120) -> list[Part]:
