@@ -108,10 +108,14 @@ def measurement(
     given: KernelInput, gpu: GpuProfile, service: CompileService, machine: Machine, *args: Any, **how: Any
 ) -> Report:
     """The Report of `measure`, which takes the same arguments."""
-    done = measure(given, gpu, service, machine, *args, **how)
+    return reported(measure(given, gpu, service, machine, *args, **how), gpu, service.triton)
+
+
+def reported(done: Measured, gpu: GpuProfile, triton: str) -> Report:
+    """The Report of what a run did."""
     return Report(
         command="measure",
-        toolchain=Toolchain(occupancy=VERSION, triton=service.triton),
+        toolchain=Toolchain(occupancy=VERSION, triton=triton),
         gpu=report_parts.gpu_part(gpu),
         measurement=report_parts.mirrored(done, Measurement),
         notes=list(done.notes),

@@ -35,7 +35,7 @@ def audit(
     Entries that are corrupt, partial or built for other devices are counted and named.
     """
     from occupancy_cli.answers.audit import audit_cache
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
     profile = None if gpu is None else options.resolve_gpu(gpu, hw_profiles)
     with progress.reading_cache() as show_progress:

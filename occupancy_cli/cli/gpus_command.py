@@ -28,7 +28,7 @@ def gpus(
     --detect exits with 1 when a device and its profile differ, and with 2 when there is no device or no profile.
     """
     from occupancy_cli.answers.gpus import known_gpus, machine_gpus
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
     folders = hw_profiles or []
     if detect and names:

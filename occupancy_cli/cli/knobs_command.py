@@ -29,7 +29,7 @@ def knobs(
     computed where reading suffices (environment variables at their defaults), and shown as written where not.
     """
     from occupancy_cli.answers.knobs import knobs_of
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
     with progress.reading_source() as show_progress:
         report, in_full = knobs_of(target, show_progress)

@@ -11,7 +11,7 @@ from occupancy_cli.cli.options import Format
 
 if TYPE_CHECKING:
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 
 def show(report: Report, output_format: Format, view: View | None = None) -> None:
@@ -27,7 +27,7 @@ def print_report(report: Report, output_format: Format, view: View | None = None
         return
     from occupancy_cli.report.terminal import render
     from occupancy_cli.report.terminal.console import make_console
-    from occupancy_cli.report.terminal.view import WHOLE
+    from occupancy_cli.report.view import WHOLE
 
     render(report, make_console(), view or WHOLE)
 

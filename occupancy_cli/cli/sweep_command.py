@@ -66,7 +66,7 @@ def sweep(
         sys.stdout.write(as_csv(report))
         end(report)
         return
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
     shown = options.Format.json if output_format is SweepFormat.json else options.Format.table
     show(report, shown, View(plot=output_format is SweepFormat.plot))

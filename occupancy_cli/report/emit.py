@@ -28,10 +28,8 @@ def emitted(form: str, report: Report) -> str:
 
 
 def _header(report: Report) -> str:
-    gpu = visible(report.gpu.name) if report.gpu else "unknown GPU"
-    return (
-        f"# From `occupancy recommend`: {gpu}, Triton {report.toolchain.triton}, tool {report.toolchain.occupancy}.\n"
-    )
+    gpu, tools = report.gpu.name if report.gpu else "unknown GPU", report.toolchain
+    return visible(f"# From `occupancy recommend`: {gpu}, Triton {tools.triton}, tool {tools.occupancy}.") + "\n"
 
 
 def _exports(report: Report) -> str:
@@ -64,7 +62,7 @@ def _configs(report: Report) -> str:
     for config in _launchable(report):
         if all(config[n] == v for n, v in chosen.items()):
             lines.append(f"    {_config_text({n: v for n, v in config.items() if n not in chosen})},")
-    at = ", ".join(f"{n} {v}" for n, v in chosen.items())
+    at = visible(", ".join(f"{n} {v}" for n, v in chosen.items()))
     return _header(report) + (f"# At {at}.\n" if at else "") + "CONFIGS = [\n" + "\n".join(lines) + "\n]\n"
 
 

@@ -8,9 +8,8 @@ Form: docs.gitlab.com, "Code Quality report format".
 
 from __future__ import annotations
 
-import json
-
 from occupancy_cli.report.finding_text import fingerprint, sentence
+from occupancy_cli.report.report import json_text
 from occupancy_cli.report.schema import Report
 from occupancy_cli.report.visible_text import visible
 
@@ -31,4 +30,4 @@ def render_gitlab(report: Report) -> str:
         for finding in report.findings
         if finding.level in _SEVERITY
     ]
-    return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
+    return json_text(issues, indent=2) + "\n"

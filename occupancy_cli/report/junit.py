@@ -61,7 +61,7 @@ def _add_case(suite: ElementTree.Element, file: str, findings: list[Finding]) ->
             place = f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
             element = ElementTree.SubElement(case, tag, message=visible(finding.message))
             if tag != "skipped":
-                element.set("type", finding.rule)
+                element.set("type", visible(finding.rule))
                 element.text = visible(f"{place}{rule_of(finding.rule).title}: {finding.message}")
         return tag
     return ""

@@ -7,12 +7,12 @@ Form: OASIS, "Static Analysis Results Interchange Format (SARIF) Version 2.1.0".
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import quote
 
 from occupancy_cli.report.finding_rules import rule_of
 from occupancy_cli.report.finding_text import fingerprint, sentence
+from occupancy_cli.report.report import json_text
 from occupancy_cli.report.schema import Finding, Report
 from occupancy_cli.report.visible_text import visible
 
@@ -37,7 +37,7 @@ def render_sarif(report: Report) -> str:
         "invocations": [{"executionSuccessful": not report.interrupted}],
         "results": [_result(f, names.index(f.rule)) for f in shown],
     }
-    return json.dumps({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return json_text({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _rule(name: str) -> dict[str, Any]:

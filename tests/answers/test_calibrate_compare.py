@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from report_schema import valid_report
 from split_sum import FormulaTimer, machine, write_kernel
 from typer.testing import CliRunner
 
@@ -124,6 +125,8 @@ def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
     out = tmp_path / "calibration.yaml"
     result = CliRunner().invoke(app, ["calibrate", str(measured), "-o", str(out)])
     assert result.exit_code == 0, result.output
+    fitted = CliRunner().invoke(app, ["calibrate", str(measured), "-o", str(out), "--format", "json"])
+    assert valid_report(fitted.stdout)["calibration"]["rows"] == 24
     assert "error of predicted times (rms over 24 points)" in result.output and SCHEMA in out.read_text()
     arguments = ["recommend", str(spec), "--batch", "64", "--format", "json", "--calibration", str(out)]
     result = CliRunner().invoke(app, [*arguments, "--gpu", "h200"])
@@ -136,7 +139,7 @@ def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["compare", str(measured), "--calibration", str(out)])
     assert result.exit_code == 0, result.output
     assert "the model, calibrated" in result.output and "FlashAttention's heuristic" in result.output
-    data = json.loads(CliRunner().invoke(app, ["compare", str(measured), "--format", "json"]).stdout)
+    data = valid_report(CliRunner().invoke(app, ["compare", str(measured), "--format", "json"]).stdout)
     assert data["schema"] == "occupancy/report/1" and data["comparison"]["points"] == 24
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from fake_cuda import FakeNvml
 from locations import ROOT
+from report_schema import valid_report
 from split_sum import FormulaTimer, formula_us, machine, write_kernel
 
-from occupancy_cli.answers.measure import Measured, measure
+from occupancy_cli.answers.measure import Measured, measure, reported
 from occupancy_cli.answers.times_file import read_times
 from occupancy_cli.cli.measure_command import parse_seconds
 from occupancy_cli.compile.compile_service import CompileService
@@ -70,12 +71,14 @@ def test_resume_after_an_interrupt(tmp_path: Path) -> None:
     spec, out, timer = write_kernel(tmp_path), tmp_path / "times.jsonl", FormulaTimer()
     timer.stop_after = 3
     done = run(spec, out, timer, batches=(8,))
-    assert done.interrupted and done.written == 3
+    assert done.interrupted and done.written == 3 and reported(done, load_gpu("h200"), "3.9.0").exit_code == 130
     with out.open("a") as file:
         file.write('{"batch": 8, "us_to')  # the machine stopped in the middle of a line
     again = FormulaTimer()
     done = run(spec, out, again, batches=(8,))
     assert (done.known, done.written, len(again.asked)) == (3, 5, 5)
+    report = reported(done, load_gpu("h200"), "3.9.0")
+    assert valid_report(report.to_json())["measurement"]["known"] == 3 and report.exit_code == 0
     rows = [measured.names for measured in read_times(out).rows]
     assert len(rows) == 8 and len({(r["BLOCK"], r["nsplit"]) for r in rows}) == 8
 

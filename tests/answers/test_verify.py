@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_cuda import FakeCuda
+from report_schema import valid_report
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.verify import Verification, reported, verify
@@ -155,7 +155,7 @@ def test_command_line(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
     assert "differ in 1" in result.output
-    data = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
+    data = valid_report(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
     found = data["verification"]
     registers = found["launches"][0]["figures"]["registers per thread"]
     assert data["schema"] == "occupancy/report/1" and found["differences"] == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 from locations import DATA, EXAMPLES
+from report_schema import valid_report
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.analyze import analyze
@@ -267,7 +268,7 @@ def test_the_command_prints_specs_and_their_analysis(tmp_path: Path) -> None:
     assert "1 launch of 1 kernel: 1 spec in" in shown
     assert "scale on RTX PRO 6000" in shown
     code, shown, _ = _command(str(script), "-o", str(out), "--format", "json", "--no-cache")
-    report = json.loads(shown)
+    report = valid_report(shown)
     assert (report["command"], len(report["kernels"]), report["kernels"][0]["tuned"]) == ("capture", 1, True)
     assert any("no such block" in note for note in report["notes"])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from occupancy_cli.report.terminal.view import WHOLE, View
+from occupancy_cli.report.view import WHOLE, View
 from occupancy_cli.report.visible_report import visible_part
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from occupancy_cli.report.audit_parts import Audit, AuditedKernel
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 WIDE = 150
 

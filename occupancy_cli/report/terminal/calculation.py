@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from occupancy_cli.report.machine_parts import Gpu
     from occupancy_cli.report.occupancy_parts import NextCta
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 _CLIFF_ROWS = 5
 _BAR = 40

@@ -13,7 +13,7 @@ from occupancy_cli.report.choice_parts import Choice, Recommendation
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.terminal import text
 from occupancy_cli.report.terminal.layout import Column, lay_out
-from occupancy_cli.report.terminal.view import View
+from occupancy_cli.report.view import View
 
 MANY = 4
 """More batches than this get a row each, not a table each."""

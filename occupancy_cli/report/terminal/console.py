@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# A file or a pipe has no width of its own: wide enough that no table cell is ever cut or wrapped there.
-_NO_TERMINAL_WIDTH = 4_000
+# A file or a pipe has no width of its own: wide enough that no cell and no line is ever cut or folded there, where a CI
+# system could take what follows a fold for the start of a line.
+_NO_TERMINAL_WIDTH = 1_000_000
 
 
 def make_console(file: Any = None) -> Console:

@@ -13,7 +13,7 @@ from occupancy_cli.report.terminal.gpu_facts import written
 
 if TYPE_CHECKING:
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 
 def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:

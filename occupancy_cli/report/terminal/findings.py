@@ -14,7 +14,7 @@ from rich.text import Text
 from occupancy_cli.report.kernel_parts import Finding
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.terminal import text
-from occupancy_cli.report.terminal.view import View
+from occupancy_cli.report.view import View
 
 _LEVELS = {"ok": ("ok", "green"), "violation": ("FAIL", "bold red"), "undecided": ("????", "bold yellow")}
 

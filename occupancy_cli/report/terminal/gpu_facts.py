@@ -17,7 +17,7 @@ from occupancy_cli.report.terminal.console import make_table
 if TYPE_CHECKING:
     from occupancy_cli.report.device_parts import GpuFacts, SourcedValue, Value
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 
 def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:

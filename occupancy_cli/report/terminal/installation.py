@@ -13,7 +13,7 @@ from occupancy_cli.report.terminal.console import make_table
 if TYPE_CHECKING:
     from occupancy_cli.report.installation_parts import CacheVerification
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 _MOST_CHANGES = 5
 

@@ -11,7 +11,7 @@ from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.terminal import text
 from occupancy_cli.report.terminal.layout import Column, lay_out, needed_width
-from occupancy_cli.report.terminal.view import View
+from occupancy_cli.report.view import View
 
 WIDE = 110
 

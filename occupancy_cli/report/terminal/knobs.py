@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         LaunchSite,
         Parameter,
     )
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 MOST_PLACES = 3
 MOST_IN_DETAIL = 40

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from occupancy_cli.report.measured_parts import CalibrationFit, Comparison, Measurement, Regret
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 
 def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 
 def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:

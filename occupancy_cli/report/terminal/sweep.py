@@ -13,7 +13,7 @@ from rich.text import Text
 from occupancy_cli.report.choice_parts import SweepPoint, SweepSide
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.terminal import text
-from occupancy_cli.report.terminal.view import View
+from occupancy_cli.report.view import View
 
 PLOT_ROWS = 16
 

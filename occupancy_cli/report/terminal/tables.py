@@ -11,7 +11,7 @@ from rich.text import Text
 from occupancy_cli.report.kernel_parts import ConfigTables, TableEntry
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.terminal import text
-from occupancy_cli.report.terminal.view import View
+from occupancy_cli.report.view import View
 
 MOST_LINES = 20
 

@@ -13,7 +13,7 @@ from occupancy_cli.report.terminal.console import counted, make_table
 if TYPE_CHECKING:
     from occupancy_cli.report.device_parts import Figure
     from occupancy_cli.report.report import Report
-    from occupancy_cli.report.terminal.view import View
+    from occupancy_cli.report.view import View
 
 _SHOWN = ("registers per thread", "local bytes per thread", "static shared bytes", "CTAs/SM")
 _CLUSTERS = "clusters on the GPU, at most"
