@@ -30,29 +30,14 @@ from occupancy_cli.compile.request import CompileOutcome, CompileRequest, Kernel
 from occupancy_cli.compile.result_cache import FORMAT, ResultCache
 from occupancy_cli.compile.typed_json import WrongData
 from occupancy_cli.compile.worker_client import Limits, WorkerClient, WorkerFailure, close_all, refused_answer
-from occupancy_cli.compile.worker_messages import (
-    Answer,
-    Compile,
-    Compiled,
-    Describe,
-    Described,
-    Failed,
-    Prune,
-    Pruned,
-    Request,
-    Seen,
-    Warm,
-    answer_of,
-    answers,
-    kernel_of,
-    message_text,
-)
 from occupancy_cli.errors import CompileError, InputError, MissingDependencyError
 from occupancy_cli.loading.outside_facts import Fact, World, is_of_files, is_written
 
 # Imported when there is something to compile: a run that finds all in the cache starts no thread and no worker.
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+    from occupancy_cli.compile.worker_messages import Answer, Failed, Request, Seen
 
 _Index = tuple[str, Target, int | None, str]
 _own = threading.local()
@@ -116,6 +101,8 @@ def perform(message: Request, limits: Limits, run: str = "") -> Performed:
             client.close()
         client, _own.run = WorkerClient(limits), run
         _own.client = client
+    from occupancy_cli.compile.worker_messages import Failed, answer_of, answers, kernel_of, message_text
+
     kernel = kernel_of(message)
     try:
         reply = client.ask(message_text(message), kernel)
@@ -205,6 +192,8 @@ class CompileService:
         if known is not None:
             self._agree(known[1].facts, str(source))
             return known[0]
+        from occupancy_cli.compile.worker_messages import Describe, Described
+
         done = self._one(Describe(source, target), warm_others=True)
         _raise_failure(done, source)
         assert isinstance(done.answer, Described)
@@ -218,6 +207,8 @@ class CompileService:
         if known is not None:
             self._agree(known[1].facts, str(request.source))
             return [dict(c) for c in known[0].configs]
+        from occupancy_cli.compile.worker_messages import Prune, Pruned
+
         done = self._one(Prune(request))
         _raise_failure(done, request.source)
         assert isinstance(done.answer, Pruned)
@@ -227,6 +218,8 @@ class CompileService:
     def _one(self, message: Request, *, warm_others: bool = False) -> Performed:
         if self.interrupted:
             raise KeyboardInterrupt
+        from occupancy_cli.compile.worker_messages import Warm
+
         fresh = self._executor is None and self._threads is None
         future = self._submit(message)
         if warm_others and fresh:
@@ -290,6 +283,8 @@ class CompileService:
             return dict.fromkeys(todo, not_reached)
         from concurrent.futures import as_completed
 
+        from occupancy_cli.compile.worker_messages import Compile
+
         started = time.monotonic()
         futures: dict[Future[Performed], _Index] = {}
         try:
@@ -327,6 +322,8 @@ class CompileService:
 
     def _finish(self, request: CompileRequest, future: Future[Performed]) -> CompileOutcome:
         from concurrent.futures import BrokenExecutor, CancelledError
+
+        from occupancy_cli.compile.worker_messages import Compiled, Failed
 
         try:
             done = future.result()
@@ -455,6 +452,8 @@ def failure_from(answer: Failed, output: str = "") -> CompileOutcome:
 
 
 def _raise_failure(done: Performed, source: KernelSource) -> None:
+    from occupancy_cli.compile.worker_messages import Failed
+
     answer = done.answer
     if not isinstance(answer, Failed):
         return

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occupancy_cli.compile import worker_channel
 from occupancy_cli.compile.request import Kind
 
 if TYPE_CHECKING:  # imported when a worker is started: most runs find all they ask for in the cache
@@ -97,6 +96,8 @@ class WorkerClient:
 
     def ask(self, text: str, kernel: str = "") -> Reply:
         """The worker's answer to `text`; `WorkerFailure` when it gives none. `kernel` says whose file it loads."""
+        from occupancy_cli.compile import worker_channel
+
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         deadline = time.monotonic() + self.limits.seconds
