@@ -20,13 +20,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.capture.captured_spec import INDEX, INDEX_SCHEMA, Captured, captured_from
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.spec.kernel_spec import load_spec
 from occupancy_cli.spec.yaml_reader import find_file
 
@@ -177,49 +178,7 @@ def _plan(request: CaptureRequest, private: Path) -> dict[str, Any]:
         "live": request.live,
         "records": str(private / _RECORDS),
         "most_per_kernel": request.most_per_kernel,
-        "target": None if request.live or request.gpu is None else target_answers(request.gpu),
-    }
-
-
-def target_answers(gpu: GpuProfile) -> dict[str, Any]:
-    """What the target answers when asked, by Triton's driver (`device`) and by torch (`properties`).
-
-    What the profile does not state is left out of `properties`. Triton's own speed models multiply a memory clock by
-    a bus width, neither of which a profile has: their product is made to come to its bandwidth. Clocks are in kHz.
-    """
-    limits = gpu.limits
-    clock_khz = round((gpu.boost_clock_mhz or 0) * 1000)
-    bus_width_bits = 512
-    # bandwidth = memory clock × 2 (double data rate) × width in bytes, as triton.testing.get_dram_gbps has it
-    memory_khz = round((gpu.memory_bandwidth_gbps or 0) * 1e9 / (2 * bus_width_bits / 8) / 1e3)
-    memory_bytes = gpu.memory_bytes or (round(gpu.memory_gb * 1e9) if gpu.memory_gb else None)
-    return {
-        "name": gpu.device_names[0] if gpu.device_names else gpu.name,
-        "arch": gpu.arch,
-        "device": {
-            "max_shared_mem": limits.shared_per_cta_optin_bytes,
-            "max_num_regs": limits.registers_per_sm,
-            "multiprocessor_count": gpu.sm_count,
-            "warpSize": 32,
-            "sm_clock_rate": clock_khz,
-            "mem_clock_rate": memory_khz,
-            "mem_bus_width": bus_width_bits,
-        },
-        "properties": {
-            "total_memory": memory_bytes,
-            "multi_processor_count": gpu.sm_count,
-            "warp_size": 32,
-            "max_threads_per_block": limits.max_threads_per_cta,
-            "max_threads_per_multi_processor": limits.max_threads_per_sm,
-            "regs_per_multiprocessor": limits.registers_per_sm,
-            "shared_memory_per_block": limits.shared_per_cta_default_bytes,
-            "shared_memory_per_block_optin": limits.shared_per_cta_optin_bytes,
-            "shared_memory_per_multiprocessor": limits.shared_per_sm_bytes,
-            "L2_cache_size": gpu.l2_bytes,
-            "clock_rate": clock_khz or None,
-            "is_integrated": 0,
-            "is_multi_gpu_board": 0,
-        },
+        "target": None if request.live or request.gpu is None else asdict(target_of(request.gpu)),
     }
 
 

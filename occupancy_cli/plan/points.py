@@ -18,6 +18,7 @@ from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelInput, KernelRef, parse_ref
 from occupancy_cli.plan.source_configs import SourceConfigs, file_to_load, source_configs
@@ -93,11 +94,6 @@ class Kernel:
 Describe = Callable[[KernelSource, Target], KernelDescription]
 ValueOf = Callable[[KernelInput, Any, Mapping[str, Any], KeyPath], Any]
 """What gives an expression its value: `value_of` at one point, or at many points at once (`point_table`)."""
-
-
-def target_of(gpu: GpuProfile) -> Target:
-    """What a kernel is compiled for, and what it may ask of the device. An unknown SM count is given as 1."""
-    return Target(gpu.arch, gpu.limits.shared_per_cta_optin_bytes, gpu.sm_count or 1, gpu.limits.registers_per_sm)
 
 
 def kernel_source(ref: KernelRef) -> KernelSource:

@@ -81,7 +81,7 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
         tool = Path(triton_front.LOCATION) / "backends/nvidia/bin/cuobjdump"
         for message in json.load(sys.stdin):
             request = from_plain(CompileRequest, message)
-            triton_front.install_driver(**message["target"])
+            triton_front.install_driver(triton_front.TargetGpu(**message["target"]))
             kernel = worker._kernel(request.source)
             values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
             values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
@@ -183,7 +183,7 @@ def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, 
         from triton.backends.nvidia.compiler import CUDABackend
         outside_reads.install()
         asked = from_json(CompileRequest, sys.stdin.read())
-        triton_front.install_driver(**vars(asked.target))
+        triton_front.install_driver(asked.target)
         kernel = worker._kernel(asked.source)
         values = {"x_ptr": triton_front.TensorStandIn("fp32", 16), "n": 4096, "BLOCK": 64}
         """
@@ -233,7 +233,7 @@ def test_what_is_kept_is_found_by_a_launch(kernel_file: Path, tmp_path: Path) ->
         from occupancy_cli.loading import outside_reads
         outside_reads.install()
         request = from_json(CompileRequest, sys.stdin.read())
-        triton_front.install_driver(**vars(request.target))
+        triton_front.install_driver(request.target)
         _, jit = triton_front.layers(worker._kernel(request.source))
         values = {a.name: worker._stand_in(a) for a in request.arguments}
         jit.warmup(grid=(1,), **values, **dict(request.constexprs), **dict(request.options))
@@ -254,7 +254,7 @@ def test_values_of_one_class_specialize_alike_in_this_triton(kernel_file: Path) 
         sys.path.insert(0, {str(kernel_file.parent)!r})
         from occupancy_cli.compile import triton_front as front
         import small
-        front.install_driver(120, 101376, 188, 65536)
+        front.install_driver(front.TargetGpu(120, 101376, 188, 65536))
         for value in {values}:
             print(front.specialization_key(small.plain, dict(x_ptr=front.TensorStandIn("fp32", 16), n=value, BLOCK=32)))
         """
