@@ -12,20 +12,22 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import shutil
 import signal
 import site
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from occupancy_cli.capture.captured_spec import INDEX, INDEX_SCHEMA, Captured, captured_from
-from occupancy_cli.errors import InputError
+from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.spec.kernel_spec import load_spec
@@ -85,6 +87,11 @@ def capture(request: CaptureRequest) -> CaptureResult:
     that is not there, a GPU without an SM count, or an output folder that holds something else.
     """
     _check(request)
+    with _ended_by_signals():
+        return _captured(request)
+
+
+def _captured(request: CaptureRequest) -> CaptureResult:
     private = Path(tempfile.mkdtemp(prefix="occupancy-capture-"))
     try:
         plan = private / "plan.json"
@@ -223,25 +230,69 @@ def _environment(request: CaptureRequest, private: Path) -> dict[str, str]:
 
 
 def _run(plan: Path, environment: Mapping[str, str]) -> int:
-    """Run the script to its end; its exit code, negative for a signal. Ctrl-C ends the script, then this goes on."""
-    command = [sys.executable, "-m", "occupancy_cli.capture.script_process", str(plan)]
+    """Run the script to its end; its exit code, negative for a signal. Ctrl-C ends the script, then this goes on.
+
+    Between the two stands `script_guard`, which ends the script and removes its folder however this process ends.
+    """
     try:
         error = sys.stderr.fileno()
     except (OSError, ValueError, AttributeError):  # a stand-in of a test or a notebook
         error = 2
-    process = subprocess.Popen(command, env=dict(environment), stdout=error, stderr=error)
+    alive, kept_open = os.pipe()
+    told, result = os.pipe()
+    start = [sys.executable, "-m", "occupancy_cli.capture."]
+    command = [*start[:2], f"{start[2]}script_guard", str(alive), str(result), str(plan.parent), str(os.getppid())]
+    command += [*start[:2], f"{start[2]}script_process", str(plan)]
+    guard = subprocess.Popen(command, env=dict(environment), stdout=error, stderr=error, pass_fds=(alive, result))
+    os.close(alive)
+    os.close(result)
     try:
-        return process.wait()
+        with os.fdopen(told) as answers:
+            script = int(answers.readline() or 0)
+            code = _waited_for(answers, script) if script else None
+        if code is None:
+            raise OccupancyError("the process that runs the script could not be started, or was ended", where="capture")
+        return code
+    finally:
+        os.close(kept_open)
+        guard.wait()
+
+
+def _waited_for(answers: TextIO, script: int) -> int | None:
+    """The exit code of the process `script`, as the guard tells it; None when it does not."""
+    try:
+        return _number(answers.readline())
     except KeyboardInterrupt:
         # A terminal has sent the signal to the script too.
-        for sign, seconds in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0)):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(seconds)
-            process.send_signal(sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(2.0)
-        process.kill()
-        return process.wait()
+        for sign, seconds in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
+            if select.select([answers], [], [], seconds)[0]:
+                break
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(script, sign)
+        return _number(answers.readline())
+
+
+def _number(line: str) -> int | None:
+    return int(line) if line.strip() else None
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """While active, TERM and HUP end this process as Ctrl-C does, by way of what clears up behind it."""
+    before: dict[int, Any] = {}
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is threading.main_thread():
+        for sign in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(sign) is signal.SIG_DFL:  # what ignores it (nohup), or deals with it, knows why
+                before[sign] = signal.signal(sign, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

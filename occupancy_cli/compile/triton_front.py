@@ -20,12 +20,14 @@ import triton.knobs
 from triton.backends.nvidia import compiler as nvidia_compiler
 from triton.runtime import driver as runtime_driver
 
+from occupancy_cli.compile.failure_reasons import reason
 from occupancy_cli.compile.kernel_layers import (
     config_values,
     describe,
     heuristic_names,
     is_kernel,
     layers,
+    mistaken_type,
     pruned_configs,
     with_heuristics,
 )
@@ -38,6 +40,7 @@ from occupancy_cli.compile.shared_allocation import (
 )
 from occupancy_cli.compile.target_driver import install_driver
 from occupancy_cli.compile.triton_internals import check_internals, is_supported
+from occupancy_cli.errors import InputError
 from occupancy_cli.loading.target_gpu import TargetGpu
 
 __all__ = [
@@ -171,7 +174,7 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
     allocation = Allocation(stop_above)
     _forget_other_targets(jit)
     try:
-        with watching_allocation(allocation):
+        with watching_allocation(allocation), _types_told(jit, values):
             compiled = jit.warmup(grid=(1,), **values)
     except Stopped:
         return {
@@ -181,6 +184,20 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
             "tmem_columns": allocation.tmem_columns,
         }
     return _compiled(compiled)
+
+
+@contextlib.contextmanager
+def _types_told(jit: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Say the right form of a text that was meant as a type, where a launch with it does not compile."""
+    try:
+        yield
+    except EarlyStopUnavailable:
+        raise
+    except Exception as bad:
+        told = mistaken_type(jit, values)
+        if told:
+            raise InputError(f"{told} ({reason(bad)})") from bad
+        raise
 
 
 def _forget_other_targets(jit: Any) -> None:
@@ -196,7 +213,8 @@ def compile_plainly(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """As `compile_launch` with nothing watched: exactly Triton's own compile."""
     _, jit = layers(kernel)
     _forget_other_targets(jit)
-    return _compiled(jit.warmup(grid=(1,), **values))
+    with _types_told(jit, values):
+        return _compiled(jit.warmup(grid=(1,), **values))
 
 
 def _compiled(compiled: Any) -> dict[str, Any]:

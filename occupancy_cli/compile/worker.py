@@ -285,9 +285,12 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic}
     values |= {n: v for n, v in request.constexprs if n not in set_by_heuristics}
     config = dict(request.options)
+    taken: set[str] = set()
     with _reading(request.source):
-        values = triton_front.with_heuristics(kernel, values, config)
+        values = triton_front.with_heuristics(kernel, values, config, heuristic, taken)
     for name, declared in heuristic.items():
+        if name in taken:
+            continue  # a value of the launch, not what is to come out
         if name not in values:
             raise InputError(f"no @triton.heuristics sets {name}, which is marked so", where=str(request.source))
         if values[name] != declared:

@@ -14,9 +14,11 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import sysconfig
 import traceback
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,7 +203,8 @@ def locate(path: Path) -> tuple[Path, str]:
             break
     parts = path.relative_to(root).with_suffix("").parts
     if not all(part.isidentifier() for part in parts):
-        return path.parent, path.stem
+        # "moe_v1.2.py", "my kernel.py": no import can name it, and a dot in its name is not a package.
+        return path.parent, re.sub(r"\W", "_", f"_{path.stem}_{zlib.crc32(str(path).encode()):x}")
     return root, ".".join(parts).removesuffix(".__init__")
 
 

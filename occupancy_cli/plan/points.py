@@ -246,9 +246,7 @@ def make_point(
     names = names_of(kernel, settings, config, override)
     main = plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
     followers = tuple(plan_launch(kernel, site, names, first_config(site), gpu, None) for site in kernel.followers)
-    shown = dict(main.request.constexprs) | {
-        n: v for n, v in {**DEFAULTS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
-    }
+    shown = {**dict(main.request.constexprs), **DEFAULTS, **dict(main.request.options)}
     return Point(
         knobs={n: settings[n] for n in spec.knobs},
         shapes={n: settings[n] for n in spec.shapes},
@@ -360,6 +358,9 @@ def _request(
             arguments.append(value if name in specialized else replace(value, specializes=False))
     constexprs = constexprs_of(given, site, names, config)
     options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
+    if not at:
+        # What else a triton.Config sets goes to the launcher, as the autotuner passes it: the back end's own options.
+        options |= {n: names[n] for n in config if n not in {*options, *constexprs, *site.description.arguments}}
     request = CompileRequest(
         site.source,
         target_of(gpu),
