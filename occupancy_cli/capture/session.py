@@ -96,16 +96,16 @@ def _captured(request: CaptureRequest) -> CaptureResult:
     try:
         plan = private / "plan.json"
         plan.write_text(json.dumps(_plan(request, private)), encoding="utf-8")
-        code = _run(plan, _environment(request, private))
-        records = private / _RECORDS
-        text = records.read_text(encoding="utf-8", errors="replace") if records.is_file() else ""
-        # A kernel that a library generated lay in a folder that is gone: its path starts at that home.
-        text = text.replace(str(private / "home"), "~").replace(f"{private}/", "~/")
-        captured = captured_from(text.splitlines(), _title(request))
-        folder = _write(captured, request) if captured.launches else None
-        if folder is not None:
-            captured = folder[1]
-        return CaptureResult(captured, folder[0] if folder else None, code)
+        with _ran(plan, _environment(request, private)) as code:
+            records = private / _RECORDS
+            text = records.read_text(encoding="utf-8", errors="replace") if records.is_file() else ""
+            # A kernel that a library generated lay in a folder that is gone: its path starts at that home.
+            text = text.replace(str(private / "home"), "~").replace(f"{private}/", "~/")
+            captured = captured_from(text.splitlines(), _title(request))
+            folder = _write(captured, request) if captured.launches else None
+            if folder is not None:
+                captured = folder[1]
+            return CaptureResult(captured, folder[0] if folder else None, code)
     finally:
         shutil.rmtree(private, ignore_errors=True)
 
@@ -229,10 +229,12 @@ def _environment(request: CaptureRequest, private: Path) -> dict[str, str]:
 # --- running -----------------------------------------------------------------------------------------------------
 
 
-def _run(plan: Path, environment: Mapping[str, str]) -> int:
+@contextlib.contextmanager
+def _ran(plan: Path, environment: Mapping[str, str]) -> Iterator[int]:
     """Run the script to its end; its exit code, negative for a signal. Ctrl-C ends the script, then this goes on.
 
-    Between the two stands `script_guard`, which ends the script and removes its folder however this process ends.
+    Between the two stands `script_guard`, which ends the script however this process ends, and removes the plan's
+    folder then or at the end of this context.
     """
     try:
         error = sys.stderr.fileno()
@@ -252,7 +254,7 @@ def _run(plan: Path, environment: Mapping[str, str]) -> int:
             code = _waited_for(answers, script) if script else None
         if code is None:
             raise OccupancyError("the process that runs the script could not be started, or was ended", where="capture")
-        return code
+        yield code
     finally:
         os.close(kept_open)
         guard.wait()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from occupancy_cli.compile.kernel_record import KeptTimes
+from occupancy_cli.compile.kernel_record import ConfigValue, KeptTimes
 from occupancy_cli.loading.target_gpu import TargetGpu
 from occupancy_cli.model.resources import KernelResources
 
@@ -74,7 +74,7 @@ class CompileRequest:
     target: Target
     arguments: tuple[ArgumentValue, ...]
     constexprs: tuple[tuple[str, Any], ...]
-    options: tuple[tuple[str, int], ...]
+    options: tuple[tuple[str, ConfigValue], ...]
     stop_above: int | None = None
     exact_values: bool = False
     time_on: TimeOn | None = None

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.compiles  # Triton is imported in the script's process
+
 SCRIPT = """
 import os, subprocess, sys, time
 inner = "import os, time; open(os.environ['PIDS'] + '/inner', 'w').write(str(os.getpid())); time.sleep(90)"

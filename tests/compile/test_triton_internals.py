@@ -83,25 +83,27 @@ del JITFunction.create_binder
 """
 
 
+@pytest.mark.compiles
 def test_a_worker_fails_at_its_start_by_name(tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text("raise RuntimeError('the kernel file is not even loaded')")
-    message = {"arch": 120, "shared_per_cta_optin_bytes": 101376, "sm_count": 188, "registers_per_sm": 65536}
-    source = {"kernel": "k", "file": str(tmp_path / "kernel.py"), "module": None}
     script = BROKEN + textwrap.dedent(
-        f"""
-        import json
+        """
+        import sys
         from occupancy_cli.compile import worker
+        from occupancy_cli.compile.request import KernelSource, Target
+        from occupancy_cli.compile.worker_messages import Describe
         try:
-            worker._answer({{"action": "describe", "source": {source!r}, "target": {message!r}}})
+            worker._answer(Describe(KernelSource("k", sys.argv[1]), Target(120, 101376, 188, 65536)))
         except Exception as failed:
-            print(json.dumps(worker._failure(failed)))
+            print(worker._failure(failed).message)
         """
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    failure = json.loads(done.stdout)
-    assert "triton.runtime.jit.JITFunction.create_binder is gone" in failure["message"]
+    command = [sys.executable, "-c", script, str(tmp_path / "kernel.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "triton.runtime.jit.JITFunction.create_binder is gone" in done.stdout
 
 
+@pytest.mark.compiles
 def test_a_capture_fails_at_its_start_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "script.py").write_text("raise RuntimeError('the script is not even started')")
     records = tmp_path / "records"

@@ -23,6 +23,8 @@ from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.loading.device_figures import DriverProperties, attribute, torch_properties
 from occupancy_cli.loading.target_gpu import FigureUnknown, TargetGpu, asking, target_of
 
+pytestmark = pytest.mark.compiles  # Triton is imported where the questions are asked
+
 QUESTIONS = DATA / "device_questions.py"
 GPU = load_gpu("rtx-pro-6000")
 UNKNOWN = "FigureUnknown: "
