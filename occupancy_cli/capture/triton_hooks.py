@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import triton
@@ -22,7 +23,7 @@ from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from occupancy_cli.capture.recorder import Recorder, Tuned
+from occupancy_cli.capture.recorder import Bound, Recorder, Tuned
 from occupancy_cli.capture.traced_grid import traced_axes
 from occupancy_cli.compile.target_driver import TargetDriver, untimed
 from occupancy_cli.loading.target_gpu import TargetGpu
@@ -144,21 +145,21 @@ def _record_compiled(
             given[param.name] = constants[i]
     known = {n: options[n] for n in LAUNCH_OPTIONS if options.get(n) is not None}
     try:
-        bound, specialization, backend, _rest = _bind(jit, (), given | known)
+        bound = _bind(jit, (), given | known)
     except TypeError as bad:
         recorder.note(f"a launch of a compiled {jit.fn.__name__} was not captured: {bad}")
         return
-    recorder.launch(jit, bound, specialization, known, backend, tuple(grid))
+    recorder.launch(replace(bound, options=known), tuple(grid))
 
 
 # --- launches ----------------------------------------------------------------------------------------------------
 
 
-def _bind(jit: JITFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Bound arguments, specialization, backend and launch options, by Triton's own binder."""
+def _bind(jit: JITFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
+    """A launch as Triton's own binder makes it."""
     *_, backend, binder = jit.device_caches[runtime_driver.active.get_current_device()]
     bound, specialization, options = binder(*args, **kwargs)
-    return bound, specialization, backend, dict(options)
+    return Bound(jit, bound, specialization, dict(options), backend)
 
 
 def _record_launches(recorder: Recorder) -> None:
@@ -179,10 +180,9 @@ def _record_launches(recorder: Recorder) -> None:
             return traced_axes(grid, bound) if callable(grid) else ()
 
         if state.dry:
-            bound, specialization, backend, options = _bind(self, args, kwargs)
-            evaluated(bound)
-            axes = _axes(seen[0])
-            recorder.launch(self, bound, specialization, options, backend, axes, axes_text=axes_text, candidate=True)
+            bound = _bind(self, args, kwargs)
+            evaluated(bound.arguments)
+            recorder.launch(bound, _axes(seen[0]), axes_text=axes_text, candidate=True)
             return None
         error = ""
         state.in_launch += 1
@@ -196,18 +196,8 @@ def _record_launches(recorder: Recorder) -> None:
             # A launch that Triton refused before it asked for the grid (a wrong argument) is none.
             if seen or warmup:
                 launched = _axes(seen[0]) if seen else None
-                bound, specialization, backend, options = _bind(self, args, kwargs)
-                recorder.launch(
-                    self,
-                    bound,
-                    specialization,
-                    options,
-                    backend,
-                    launched,
-                    error,
-                    axes_text=axes_text,
-                    candidate=state.benchmark,
-                )
+                bound = _bind(self, args, kwargs)
+                recorder.launch(bound, launched, error, axes_text=axes_text, candidate=state.benchmark)
             if state.benchmark:
                 state.in_launch += 1  # what is timed from here on is the kernel, not the recorder
         return result

@@ -442,7 +442,7 @@ def _failure(bad: BaseException) -> Failed:
         return Failed("ptxas", failure_reasons.ptxas_reason(text), output=text)
     gone = _removed_api(bad)
     if gone is not None:
-        return Failed("version", gone, output=_trace(bad))
+        return Failed("version", gone + failure_reasons.place(bad), output=_trace(bad))
     return Failed("compile", failure_reasons.reason(bad, _printed()), output=_trace(bad))
 
 

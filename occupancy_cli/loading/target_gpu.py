@@ -12,6 +12,7 @@ alike: `asking` gathers the names of the figures that were told.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -88,23 +89,16 @@ def target_of(gpu: GpuProfile) -> TargetGpu:
     """The figures of a profile."""
     limits = gpu.limits
     memory_bytes = gpu.memory_bytes or (round(gpu.memory_gb * 1e9) if gpu.memory_gb else None)
+    same = {f.name for f in dataclasses.fields(TargetGpu)} & {f.name for f in dataclasses.fields(limits)}
     return TargetGpu(
         arch=gpu.arch,
-        shared_per_cta_optin_bytes=limits.shared_per_cta_optin_bytes,
-        sm_count=gpu.sm_count,
-        registers_per_sm=limits.registers_per_sm,
         name=gpu.device_names[0] if gpu.device_names else gpu.name,
-        max_registers_per_cta=limits.max_registers_per_cta,
-        shared_per_cta_default_bytes=limits.shared_per_cta_default_bytes,
-        shared_per_sm_bytes=limits.shared_per_sm_bytes,
-        shared_reserved_per_cta_bytes=limits.shared_reserved_per_cta_bytes,
-        max_threads_per_cta=limits.max_threads_per_cta,
-        max_threads_per_sm=limits.max_threads_per_sm,
-        max_ctas_per_sm=limits.max_ctas_per_sm,
+        sm_count=gpu.sm_count,
         sm_clock_khz=round(gpu.boost_clock_mhz * 1000) if gpu.boost_clock_mhz else None,
         memory_bytes=memory_bytes,
         memory_bandwidth_gbps=gpu.memory_bandwidth_gbps,
         l2_bytes=gpu.l2_bytes,
+        **{name: getattr(limits, name) for name in same},
     )
 
 

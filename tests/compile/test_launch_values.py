@@ -194,3 +194,29 @@ def test_a_file_is_loaded_whatever_its_name(tmp_path: Path, monkeypatch: pytest.
     command = ["analyze", reference, "--arg", "x_ptr=*fp32", "--arg", "n=i32=4096"]
     done = CliRunner().invoke(app, [*command, "--format", "json"])
     assert '"registers_per_thread": ' in done.stdout, done.output[-500:]
+
+
+FAILING = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def helper(x):
+    return tl.no_such_function(x)
+
+@triton.jit
+def k(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), helper(n))
+"""
+
+
+@pytest.mark.compiles
+def test_one_failure_of_all_configs_is_said_once_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "k.py").write_text(FAILING)
+    command = ["analyze", f"{tmp_path / 'k.py'}:k", "--arg", "x_ptr=*fp32", "--arg", "n=i32=64"]
+    done = CliRunner().invoke(app, [*command, "--set", "BLOCK=32,64,128"], env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    said = " ".join(done.stdout.split())
+    assert said.count("failed (version): tl.no_such_function is not in Triton") == 1
+    assert "all 3 configs failed" in said and "at line 2 of helper: return tl.no_such_function(x)" in said

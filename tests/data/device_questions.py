@@ -9,8 +9,18 @@ import os
 import triton
 import triton.language as tl
 import triton.testing
-from triton.language.target_info import current_target, is_cuda
 from triton.runtime import driver
+
+try:
+    from triton.language.target_info import current_target, is_cuda
+except ModuleNotFoundError:  # Triton 3.4
+
+    def current_target():
+        return driver.active.get_current_target()
+
+    def is_cuda():
+        return current_target().backend == "cuda"
+
 
 import torch
 import pynvml
