@@ -28,7 +28,7 @@ from occupancy_cli.capture.captured_spec import INDEX, INDEX_SCHEMA, Captured, c
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.spec.kernel_spec import load_spec
-from occupancy_cli.spec.yaml_reader import find_file
+from occupancy_cli.yaml_reader import find_file
 
 MOST_LAUNCHES_PER_KERNEL = 64
 _RECORDS = "records.jsonl"

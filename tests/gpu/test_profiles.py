@@ -7,17 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError
-from occupancy_cli.gpu import profiles
+from occupancy_cli.gpu import profile_files, profiles
+from occupancy_cli.gpu.profile_files import GPU_VALUES, LIMIT_VALUES
 from occupancy_cli.gpu.profiles import (
     DEFAULT_GPU,
     PROFILE_DIRS_VARIABLE,
     STATUSES,
+    ComputeCapability,
     GpuProfile,
     list_compute_capabilities,
     list_gpus,
@@ -25,6 +26,7 @@ from occupancy_cli.gpu.profiles import (
     load_gpu,
     normalized,
 )
+from occupancy_cli.yaml_reader import Document, load_yaml
 
 SHIPPED = shipped_dir("hw_profiles")
 GPUS = list_gpus()
@@ -59,7 +61,7 @@ def test_shipped_profile(gpu: GpuProfile) -> None:
             assert len(entry.chosen_because) > 10, name
             owner = gpu if hasattr(gpu, name) else gpu.limits
             assert any(other.value != getattr(owner, name) for other in entry.disputed), name
-    for name in profiles._GPU_VALUES:
+    for name in GPU_VALUES:
         assert (getattr(gpu, name) is not None) == (name in gpu.provenance), name
     for name in gpu.tensor_formats_absent:
         assert getattr(gpu, f"{name}_dense_tflops", None) is None
@@ -87,13 +89,13 @@ def test_narrower_formats_are_faster(gpu: GpuProfile) -> None:
 
 
 @pytest.mark.parametrize("limits", list_compute_capabilities(), ids=lambda c: c.compute_capability)
-def test_limits_hang_together(limits: profiles.ComputeCapability) -> None:
+def test_limits_hang_together(limits: ComputeCapability) -> None:
     assert limits.max_threads_per_sm == 32 * limits.max_warps_per_sm
     assert limits.shared_per_cta_optin_bytes + limits.shared_reserved_per_cta_bytes == limits.shared_per_sm_bytes
     assert limits.carveouts_bytes[-1] == limits.shared_per_sm_bytes <= limits.unified_l1_shared_bytes
     assert limits.cluster_supported == (limits.arch >= 90) == (limits.max_cluster_size_portable is not None)
     assert (limits.tmem_columns_per_sm > 0) == (100 <= limits.arch < 120)
-    required = set(profiles._LIMIT_VALUES) - {"max_cluster_size_portable", "max_cluster_size_nonportable"}
+    required = set(LIMIT_VALUES) - {"max_cluster_size_portable", "max_cluster_size_nonportable"}
     assert required <= set(limits.provenance)
 
 
@@ -284,10 +286,10 @@ def test_the_good_file_is_good(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("sm_count:", "sm_counts:", "values: unknown key 'sm_counts'\nDid you mean sm_count"),
-        ("name: Mine", "nmae: Mine", "unknown key 'nmae'\nDid you mean name"),
+        ("sm_count:", "sm_counts:", "mine.yaml:7:3: values.sm_counts: unknown key 'sm_counts'\nDid you mean sm_count"),
+        ("name: Mine", "nmae: Mine", "mine.yaml:3:1: nmae: unknown key 'nmae'\nDid you mean name"),
         ("status: documented, sources: [page]}\n  sm", "stauts: documented}\n  sm", "unknown key 'stauts'"),
-        ("value: 10", "value: ten", "sm_count: a whole number is expected, not 'ten'"),
+        ("value: 10", "value: ten", "mine.yaml:7:14: values.sm_count.value: a whole number is expected, not 'ten'"),
         ("value: 10", "value: 10.5", "a whole number is expected, not 10.5"),
         ("value: 10", "value: -1", "a number above 0"),
         ("value: 10", "value: true", "a whole number is expected, not True"),
@@ -300,13 +302,13 @@ def test_the_good_file_is_good(tmp_path: Path) -> None:
         ('"9.0"', '"9"', "a compute capability such as '12.0'"),
         ('"9.0"', '"5.0"', "unknown compute capability '5.0'"),
         ("name: Mine\n", "", "the key 'name' is missing"),
-        ("name: Mine\n", "name: Mine\nname: Other\n", "the key 'name' is given twice"),
-        ("values:", "values: [", "is not valid YAML"),
+        ("name: Mine\n", "name: Mine\nname: Other\n", "mine.yaml:4:1: key 'name' is given twice"),
+        ("values:", "values: [", "not valid YAML"),
         ("value: 10, status: documented, sources: [page]", "value: 10, status: assumed, disputed: [{value: 9}]",
          "Add chosen_because"),
         ("name: Mine", "name: Mine\nextends: mine", "unknown GPU 'mine'"),
         ("name: Mine", "name: Mine\nextends: h1000", "extends: unknown GPU 'h1000'"),
-        ("name: Mine", "name: Mine\naliases: own", "aliases: a list of texts"),
+        ("name: Mine", "name: Mine\naliases: own", "mine.yaml:4:1: aliases: a list is expected, not 'own'"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_told_where_and_what(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -335,24 +337,28 @@ def test_a_wrong_file_costs_only_its_own_name(tmp_path: Path) -> None:
 # What it costs --------------------------------------------------------------------------------------------------------
 
 
-def test_loading_one_gpu_parses_two_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def parsed_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are parsed from here on."""
     parsed: list[str] = []
-    read = profiles._read_yaml
 
-    def counting(path: Path) -> dict[str, Any]:
+    def counting(path: Path) -> Document:
         parsed.append(path.name)
-        return read(path)
+        return load_yaml(path)
 
-    monkeypatch.setattr(profiles, "_read_yaml", counting)
-    profiles._limits_in.cache_clear()
-    load_gpu("h100")
+    monkeypatch.setattr(profile_files, "load_yaml", counting)
+    monkeypatch.setattr(profiles, "load_yaml", counting)
+    profile_files._limits_in.cache_clear()
+    profiles._names_kept.cache_clear()
+    return parsed
+
+
+def test_loading_one_gpu_parses_two_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = parsed_files(monkeypatch)
+    load_gpu("NVIDIA H100 80GB HBM3")
     assert parsed == ["h100-sxm.yaml", "9.0.yaml"]
-
-
-def test_the_cheap_scan_sees_what_the_parser_sees() -> None:
-    for gpu in GPUS:
-        names = {normalized(n) for n in (gpu.id, gpu.name, *gpu.aliases, *gpu.device_names)}
-        assert profiles._names_in(Path(gpu.path)) == names
+    parsed.clear()
+    load_gpu("sm90")
+    assert parsed == []  # the limits are kept
 
 
 def test_importing_and_answering_needs_nothing_heavy() -> None:
@@ -369,5 +375,5 @@ def test_importing_and_answering_needs_nothing_heavy() -> None:
 
 def test_readme_names_every_value() -> None:
     text = (SHIPPED / "README.md").read_text()
-    for name in profiles._GPU_VALUES:
+    for name in GPU_VALUES:
         assert re.search(rf"`{name}`", text), name
