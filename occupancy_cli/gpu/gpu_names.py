@@ -30,7 +30,7 @@ _BEFORE_VOLTA = re.compile(
     r"p(4|6|40|100|[1-6]000|400)([a-z0-9]*gb)?|gp100|m(4|6|10|40|60|[2-6]000)|k(20|40|80|10)[xm]?|"
     r"(jetson)?(tx[12]|nano|tk1)|kepler|maxwell|pascal"
 )
-_OLD_CAPABILITY = re.compile(r"(?:sm|compute|cc)?([2356]\d)")
+_OLD_CAPABILITY = re.compile(r"(?:sm|compute|cc)?([2356])(\d)")
 
 
 def normalized(name: str) -> str:
@@ -54,6 +54,8 @@ def why_not_covered(name: str) -> str:
                 f"{name!r} is no NVIDIA GPU but {maker}'s: only NVIDIA GPUs are covered, as occupancy rules, binaries "
                 "and profiles here are NVIDIA's"
             )
-    if _BEFORE_VOLTA.fullmatch(wanted) or _OLD_CAPABILITY.fullmatch(wanted):
-        return f"{name!r} is older than compute capability 7.0, and Triton cannot compile for it: no profile is kept"
+    old = _OLD_CAPABILITY.fullmatch(wanted)
+    if old or _BEFORE_VOLTA.fullmatch(wanted):
+        which = f"{name!r}, compute capability {old[1]}.{old[2]}," if old else repr(name)
+        return f"{which} is older than compute capability 7.0, and Triton cannot compile for it: no profile is kept"
     return ""
