@@ -30,6 +30,8 @@ _BEFORE_VOLTA = re.compile(
     r"p(4|6|40|100|[1-6]000|400)([a-z0-9]*gb)?|gp100|m(4|6|10|40|60|[2-6]000)|k(20|40|80|10)[xm]?|"
     r"(jetson)?(tx[12]|nano|tk1)|kepler|maxwell|pascal"
 )
+# NVIDIA's that people name, and for which no figure was found that a profile could state, even as assumed.
+_WITHOUT_FIGURES = re.compile(r"(nvidia)?l20[xy]|b30a?|b40|b100|(jetson|agx)*xavier(nx)?|thort4000|jetsonthort4000")
 _OLD_CAPABILITY = re.compile(r"(?:sm|compute|cc)?([2356])(\d)")
 
 
@@ -46,7 +48,7 @@ def parse_compute_capability(name: str) -> str | None:
 
 
 def why_not_covered(name: str) -> str:
-    """One sentence for a GPU that is not NVIDIA's, or that Triton cannot compile for; "" for any other name."""
+    """One sentence for a GPU that is not NVIDIA's, that Triton cannot compile for, or that is not known; else ""."""
     wanted = normalized(name)
     for maker, pattern in _OTHERS:
         if pattern.fullmatch(wanted):
@@ -58,4 +60,9 @@ def why_not_covered(name: str) -> str:
     if old or _BEFORE_VOLTA.fullmatch(wanted):
         which = f"{name!r}, compute capability {old[1]}.{old[2]}," if old else repr(name)
         return f"{which} is older than compute capability 7.0, and Triton cannot compile for it: no profile is kept"
+    if _WITHOUT_FIGURES.fullmatch(wanted):
+        return (
+            f"no figures of {name!r} were found that a profile could state: write one (hw_profiles/README.md), or name "
+            "its compute capability for occupancy alone"
+        )
     return ""

@@ -22,9 +22,17 @@ def test_another_maker_gets_one_sentence(maker: str, name: str) -> None:
     assert "Did you mean" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["p100", "Tesla P40", "p4", "gtx 1080 ti", "1080ti", "titan x", "m60", "k80", "sm_61", "5.2"])
+@pytest.mark.parametrize(
+    "name", ["p100", "Tesla P40", "p4", "gtx 1080 ti", "1080ti", "titan x", "m60", "k80", "sm61", "5.2"]
+)
 def test_what_triton_cannot_compile_for_gets_one_sentence(name: str) -> None:
     with pytest.raises(UnknownNameError, match=r"older than compute capability 7\.0, and Triton cannot compile for it"):
+        load_gpu(name)
+
+
+@pytest.mark.parametrize("name", ["l20x", "L20X", "b100", "jetson xavier", "agx-xavier"])
+def test_what_nothing_is_known_of_is_told_what_to_do(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"no figures of .* a profile could state: write one .* compute capabil"):
         load_gpu(name)
 
 

@@ -41,10 +41,49 @@ def no_user_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_turing_to_blackwell_ultra_are_there() -> None:
-    assert len(GPUS) == len(list(SHIPPED.glob("*.yaml"))) >= 37
+    assert len(GPUS) == len(list(SHIPPED.glob("*.yaml"))) >= 80
     assert {gpu.compute_capability for gpu in GPUS} >= {
-        "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1",
+        "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1",
     }  # fmt: skip
+
+
+# What may stand as a source. Shops, news, rumours and data bases of specifications are none: nobody there has read the
+# figure from a device or answers for it, and they copy each other's mistakes.
+KINDS = {
+    "document": (  # NVIDIA's own
+        "https://developer.nvidia.com/", "https://docs.nvidia.com/", "https://images.nvidia.com/",
+        "https://www.nvidia.com/", "https://github.com/NVIDIA/", "CUDA Toolkit", "Nsight Compute",
+    ),
+    "reading": (  # what a driver says of a device, printed as it came
+        "deviceQuery (CUDA samples)", "cudaGetDeviceProperties", "https://github.com/thamada/nvidia-smi/",
+        "https://github.com/openxla/xla/", "https://github.com/Jumperkables/cuda-benchmarking/",
+        "https://github.com/aalanwyr/face2cuda/", "https://gist.github.com/atinfinity/", "validation/h200/results/",
+    ),
+    "timing": (  # a microbenchmark that is published with its method, or ours
+        "https://github.com/caps-tum/mt4g/", "https://github.com/markdewing/AI_kernels/", "https://arxiv.org/",
+        "https://chipsandcheese.com/", "https://github.com/YKTian-x2b/AmpereArchViaMicroBenchMark/",
+        "https://github.com/mredenti/PowerCapping/", "validation/",
+    ),
+}  # fmt: skip
+
+
+def kind_of(source: str) -> str | None:
+    return next((kind for kind, starts in KINDS.items() if source.startswith(starts)), None)
+
+
+def test_the_kinds_of_sources_tell_shops_from_documents() -> None:
+    assert kind_of("https://docs.nvidia.com/cuda/") == "document"
+    assert kind_of("validation/h200/results/detect.json") == "reading"
+    for other in ("https://www.techpowerup.com/gpu-specs/", "https://en.wikipedia.org/", "https://nvidia.com.example/",
+                  "https://github.com/lamonoai/gpumap/", "https://forums.developer.nvidia.com/t/1"):  # fmt: skip
+        assert kind_of(other) is None
+
+
+@pytest.mark.parametrize("limits", list_compute_capabilities(), ids=lambda c: c.compute_capability)
+def test_every_source_of_a_limit_is_of_a_known_kind(limits: ComputeCapability) -> None:
+    for name, entry in limits.provenance.items():
+        for source in (*entry.sources, *(s for other in entry.disputed for s in other.sources)):
+            assert kind_of(source), (name, source)
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda g: g.id)
@@ -55,8 +94,11 @@ def test_shipped_profile(gpu: GpuProfile) -> None:
     for name, entry in gpu.provenance.items():
         assert entry.status in STATUSES
         assert entry.sources or (entry.status == "assumed" and entry.note), name
-        for source in entry.sources:
-            assert source.startswith(("https://", "CUDA Toolkit", "Nsight Compute", "validation/")), source
+        kinds = {kind_of(source) for source in (*entry.sources, *(s for o in entry.disputed for s in o.sources))}
+        assert None not in kinds, (name, entry.sources)
+        own = {kind_of(source) for source in entry.sources}
+        assert entry.status != "documented" or "document" in own, name
+        assert entry.status != "measured" or own & {"reading", "timing"}, name
         if entry.disputed:
             assert len(entry.chosen_because) > 10, name
             owner = gpu if hasattr(gpu, name) else gpu.limits
@@ -74,7 +116,7 @@ def test_fp32_rate_follows_from_sms_and_clock(gpu: GpuProfile) -> None:
     if gpu.fp32_tflops is None or gpu.boost_clock_mhz is None:
         pytest.skip("the profile states no FP32 rate or no clock")
     assert gpu.sm_count is not None
-    lanes = 64 if gpu.compute_capability in ("7.5", "8.0") else 128  # CUDA guide, arithmetic throughput
+    lanes = 64 if gpu.compute_capability in ("7.0", "7.5", "8.0") else 128  # CUDA guide, arithmetic throughput
     computed = gpu.sm_count * lanes * 2 * gpu.boost_clock_mhz * 1e6 / 1e12
     assert computed == pytest.approx(gpu.fp32_tflops, rel=0.03)
 
@@ -129,6 +171,8 @@ def test_disputed_sm_count_is_recorded_and_explained() -> None:
     assert load_gpu("b300").status("sm_count") == "assumed"
     assert load_gpu("sm120").status("sm_count") == "unknown"
     assert [d.value for d in load_gpu("5090").provenance["max_ctas_per_sm"].disputed] == [32]
+    # A figure of a shop or a data base alone is assumed, and says so.
+    assert load_gpu("5090").status("sm_count") == "measured" and load_gpu("5080").status("sm_count") == "assumed"
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
@@ -159,6 +203,33 @@ def test_every_name_leads_to_its_profile(gpu: GpuProfile) -> None:
         ("A100", "a100-sxm-80gb"),
         ("Tesla T4", "t4"),
         ("dgx spark", "gb10"),
+        ("l20", "l20"),
+        ("a40", "a40"),
+        ("a10", "a10"),
+        ("a10g", "a10g"),
+        ("a6000", "rtx-a6000"),
+        ("rtx-a4000", "rtx-a4000"),
+        ("RTX A5000", "rtx-a5000"),
+        ("v100", "v100-sxm2-16gb"),
+        ("t4", "t4"),
+        ("h800", "h800-sxm"),
+        ("h20", "h20-96gb"),
+        ("h20e", "h20-141gb"),
+        ("h100-pcie", "h100-pcie"),
+        ("h100-nvl", "h100-nvl"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("gh200", "gh200-96gb"),
+        ("b200", "b200"),
+        ("b300", "b300"),
+        ("gb10", "gb10"),
+        ("5070 ti", "rtx-5070-ti"),
+        ("rtx-pro-4500", "rtx-pro-4500"),
+        ("rtx pro 6000 max-q", "rtx-pro-6000-max-q"),
+        ("4090 laptop", "rtx-4090-laptop"),
+        ("2080ti", "rtx-2080-ti"),
+        ("orin", "jetson-agx-orin-64gb"),
+        ("jetson thor", "jetson-thor"),
+        ("NVIDIA A40", "a40"),
     ],
 )
 def test_names_as_people_write_them(name: str, expected: str) -> None:
@@ -177,8 +248,8 @@ def test_a_miss_names_the_nearest() -> None:
         load_gpu("rtx 5091")
     assert caught.value.exit_code == 2
     assert "rtx-5090" in caught.value.hint
-    with pytest.raises(UnknownNameError, match=r"Known: 7\.5, 8\.0"):
-        load_gpu("sm70")
+    with pytest.raises(UnknownNameError, match=r"Known: 7\.0, 7\.5, 8\.0"):
+        load_gpu("sm71")
     with pytest.raises(UnknownNameError):
         load_gpu("")
     with pytest.raises(UnknownNameError, match="this machine's GPU"):
