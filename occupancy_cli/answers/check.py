@@ -93,7 +93,7 @@ def _stop(needs_registers: bool) -> Callable[[GpuProfile], int]:
 def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
     """What each entry comes to: where it holds at the spec's line, else at the line of the entry itself."""
     document = tables.given.document
-    spec_place: dict[str, Any] = {"file": shown_path(document.path), "line": document.lines.get(("configs",))}
+    spec_place: dict[str, Any] = {"file": shown_path(document.path), "line": document.line(("configs",))}
     budgets = tables.given.spec.check.budgets
     unknown: dict[str, list[TableEntry]] = {}
     for judged in tables.judged:
@@ -146,7 +146,7 @@ def _each_knob_value(kernel: Kernel, gpu: GpuProfile, stop: int, sets: Mapping[s
 
 def _findings(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]) -> Iterator[schema.Finding]:
     use = kernel.given.spec.check.use
-    line = kernel.given.document.lines.get(("configs",)) or kernel.given.document.lines.get(("kernel",))
+    line = kernel.given.document.line(("configs",)) or kernel.given.document.line(("kernel",))
     known = {n for each in analyzed for n in each.point.config} | set(kernel.given.spec.knobs)
     if use != "all":
         for i, match in enumerate(use):
@@ -174,7 +174,7 @@ def _about(kernel: Kernel, gpu: GpuProfile) -> dict[str, Any]:
         "gpu": gpu.name,
         "config": {},
         "file": "" if kernel.given.from_flags else shown_path(kernel.given.document.path),
-        "line": kernel.given.document.lines.get(("kernel",)),
+        "line": kernel.given.document.line(("kernel",)),
     }
 
 

@@ -31,7 +31,7 @@ from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.spec.kernel_spec import load_spec
-from occupancy_cli.spec.yaml_reader import find_file
+from occupancy_cli.yaml_reader import find_file
 
 MOST_LAUNCHES_PER_KERNEL = 64
 _RECORDS = "records.jsonl"

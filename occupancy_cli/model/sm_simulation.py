@@ -327,7 +327,7 @@ def _cost(
     if base in _CONTROL:
         return _Cost("control", 1, 0, 10, 0, 0)
     if base in _FP32:
-        return _Cost("fma", 2 if rates.arch in (75, 80) else 1, 0, 4, 0, 0)
+        return _Cost("fma", 2 if rates.arch in (70, 75, 80) else 1, 0, 4, 0, 0)
     if base in _INTEGER_MULTIPLY:
         return _Cost("fma_heavy", 2, 0, 4, 0, 0)
     if base in _HALF:

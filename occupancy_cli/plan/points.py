@@ -25,7 +25,7 @@ from occupancy_cli.plan.source_configs import SourceConfigs, file_to_load, sourc
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.kernel_spec import Argument, ConfigProduct, ConfigTable, EachValue, Launch
 from occupancy_cli.spec.settings import Setting, knob_settings, shape_settings
-from occupancy_cli.spec.yaml_reader import KeyPath
+from occupancy_cli.yaml_reader import KeyPath
 
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
