@@ -18,7 +18,8 @@ from occupancy_cli.answers.table_entries import ResolveGpu, Tables
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
-from occupancy_cli.model.occupancy import Occupancy, cluster_doubt, occupancy_of
+from occupancy_cli.model.cluster_rules import cluster_doubt
+from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.report import schema
