@@ -23,6 +23,7 @@ from typing import Any, Literal
 import triton
 
 from occupancy_cli.errors import MissingDependencyError
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 
 OLDEST, NEWEST = (3, 4), (3, 9)
 VERSION: str = triton.__version__
@@ -113,7 +114,7 @@ INTERNALS: tuple[Internal, ...] = (
     Internal("triton.runtime.autotuner.Config().kwargs", "dict", "read a config", users=BOTH),
     *(
         Internal(f"triton.runtime.autotuner.Config().{name}", "value", "read a config", users=BOTH)
-        for name in ("num_warps", "num_stages", "num_ctas", "maxnreg", "pre_hook")
+        for name in (*LAUNCH_OPTIONS, "pre_hook")
     ),
     Internal("triton.compiler.compile", "function", "put compiles off", (1, ("target", "options")), _CAPTURE),
     Internal("triton.testing.do_bench", "function", "time nothing", (1, ("quantiles", "return_mode")), _CAPTURE),
