@@ -19,10 +19,12 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.cta_work import LaunchShape
 from occupancy_cli.model.launch_batch import Launches, Shapes
-from occupancy_cli.model.launch_time import Calibration, KernelLaunch, launch_model
+from occupancy_cli.model.launch_time import KernelLaunch, launch_model
 from occupancy_cli.model.occupancy import occupancy_of
+from occupancy_cli.model.ranking import Candidate, Scored, Untimed, timed
 from occupancy_cli.plan.launch_work import (
     iteration_names,
     launch_shape,
@@ -132,6 +134,7 @@ class CandidateTimes:
         self.failure = np.full(len(order), -1, dtype=np.int64)
         self.untimed = np.zeros(len(order), dtype=bool)
         self.failures: list[str] = []
+        self._why: dict[int, str] = {}
         self._parts: list[list[tuple[Launches, Ints]]] = [[] for _ in compiled[0].table.launches]
         self._part = np.full((len(compiled[0].table.launches), len(order)), -1, dtype=np.int64)
         self._within = np.zeros_like(self._part)
@@ -155,6 +158,16 @@ class CandidateTimes:
                 total += launches.time_us(int(self._within[number, which]))
             self._exact[which] = total
         return self._exact[which]
+
+    def timed(self, which: int, candidate: Candidate) -> Scored | Untimed:
+        """A candidate of the model's with the times of its launches, each with its terms."""
+        if self.untimed[which]:
+            return Untimed(candidate, self._why[which])
+        found = []
+        for number, parts in enumerate(self._parts):
+            launches, _ = parts[int(self._part[number, which])]
+            found.append(launches.estimate(int(self._within[number, which])))
+        return timed(candidate, found)
 
     def analyzed(self, which: int) -> AnalyzedPoint:
         """A candidate as a compiled point."""
@@ -224,13 +237,16 @@ class CandidateTimes:
         name = plan.request.source.kernel
         held = KernelLaunch(name, outcome.resources, occupancy, work, LaunchShape.uniform((1,), 1.0))
         factors = self._calibration.of(held) if self._calibration else None
-        model, _ = launch_model(self._gpu, outcome.resources, occupancy, work, factors, self._cold, follows=number > 0)
+        model, unknown = launch_model(
+            self._gpu, outcome.resources, occupancy, work, factors, self._cold, follows=number > 0
+        )
         if model is None:
             self.untimed[places] = True
+            self._why |= dict.fromkeys(places.tolist(), f"{name}: {unknown[0][0]} is unknown: {unknown[0][1]}")
             self.at_least_us[places] = np.inf
             return
         shapes = self._shapes(table, number, plan, outcome, rows)
-        launches = Launches(model, work, shapes)
+        launches = Launches(model, unknown, work, shapes)
         self._part[number, places] = len(self._parts[number])
         self._within[number, places] = np.arange(len(rows))
         self._parts[number].append((launches, rows))
@@ -438,8 +454,8 @@ def best_common(
 ) -> tuple[int, float]:
     """(setting, weighted mean of its time over each batch's best) of the one setting that is best at every batch.
 
-    `where` has shape [settings, batches]: the candidate that a setting is there. As `search.best_single_setting`, with
-    bounds in the place of the times of settings that cannot win.
+    `where` has shape [settings, batches]: the candidate that a setting is there. Only settings are
+    timed exactly whose bound leaves a chance.
     """
     bounds = times.at_least_us[where]
     best = [_least(times, where[:, b], bounds[:, b]) for b in range(len(batches))]
