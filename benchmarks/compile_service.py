@@ -107,7 +107,7 @@ BARE = textwrap.dedent(
     wall = spent = 0.0
     for message in json.load(sys.stdin):
         request = from_plain(CompileRequest, message)
-        triton_front.install_driver(**message["target"])
+        triton_front.install_driver(request.target)
         kernel = worker._kernel(request.source)
         values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
         values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))

@@ -38,6 +38,10 @@ def test_what_is_tested_is_this_tree() -> None:
     assert Path(occupancy_cli.__file__).parent == ROOT / "occupancy_cli"
 
 
+# These have paths of studies as text: to find such names, and to tell the sources of profiles apart.
+NAMES_ALONE = (Path(__file__), TESTS / "gpu" / "test_profiles.py")
+
+
 def test_tests_and_validation_do_not_import_each_other() -> None:
     if not (VALIDATION / "regret.py").is_file():
         pytest.skip("a source distribution has no studies")
@@ -47,9 +51,11 @@ def test_tests_and_validation_do_not_import_each_other() -> None:
         foreign = (own | theirs.keys()) - ours.keys()
         for path in ours.values():
             assert not imported(path) & foreign, path
-    # Nor do studies read what the tests recorded: each keeps its own data.
-    for path in studies.values():
-        assert "tests" not in re.findall(r"[\"'](tests)[\"'/]", path.read_text(encoding="utf-8")), path
+    # Nor does one run or read what the other has: each keeps its own data, and `testing` has what both run.
+    for ours, their_folder in ((tests, VALIDATION), (studies, TESTS)):
+        for path in ours.values():
+            for text in re.findall(rf"[\"']({their_folder.name}(?:/[\w./]+)?)[\"']", path.read_text(encoding="utf-8")):
+                assert path in NAMES_ALONE or not (ROOT / text).exists(), f"{path} names {text}"
 
 
 BODIES = {
@@ -63,9 +69,10 @@ BODIES = {
 def test_tests_that_do_what_they_may_not_fail(tmp_path: Path, marked: bool) -> None:
     """The rules of `conftest.py`, seen in a small tree where importing Triton costs nothing."""
     folder = tmp_path / "tests"
-    (folder / "triton_watch").mkdir(parents=True)
-    for name in ("conftest.py", "locations.py", "triton_watch/sitecustomize.py"):
-        (folder / name).write_bytes((TESTS / name).read_bytes())
+    for name in ("conftest.py", "testing/triton_watch/sitecustomize.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    folder.mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['compiles']\n")
     (tmp_path / "triton").mkdir()
     for name in ("__init__.py", "language.py"):

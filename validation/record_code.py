@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import triton
 from surfaces import _value, integer_arguments, read_surface, variant_key
-from triton.runtime import driver
 
-from occupancy_cli.compile.triton_front import CompileOnlyDriver, TensorStandIn, compile_plainly
+from occupancy_cli.compile.triton_front import TensorStandIn, compile_plainly, install_driver
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.readers.cubin import read_cubin
 
 NVDISASM = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
@@ -59,12 +59,7 @@ def main(path: Path) -> None:
         sys.exit(f"{source} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    limits = surface.gpu.limits
-    driver.set_active(
-        CompileOnlyDriver(
-            surface.gpu.arch, limits.shared_per_cta_optin_bytes, surface.gpu.sm_count or 1, limits.registers_per_sm
-        )
-    )
+    install_driver(target_of(surface.gpu))
     code: dict[str, Any] = {}
     for row in (*surface.rows, *surface.marked):
         for about in surface.about["launches"]:
@@ -82,7 +77,7 @@ def main(path: Path) -> None:
                 values[name] = _value(text, row)
             compiled = compile_plainly(getattr(module, about["kernel"]), values)
             kernel = read_cubin(compiled["cubin"])[0]
-            reserved = limits.shared_reserved_per_cta_bytes if surface.gpu.arch >= 90 else 0
+            reserved = surface.gpu.limits.shared_reserved_per_cta_bytes if surface.gpu.arch >= 90 else 0
             code[key] = {
                 "ttgir": compiled["ttgir"].replace(str(source.parent) + "/", ""),
                 "sass": disassemble(compiled["cubin"]),

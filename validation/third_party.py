@@ -38,6 +38,7 @@ from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelS
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.source.source_knobs import KernelKnobs, read_knobs
 
 INTEGER_POINTER = re.compile(
@@ -264,8 +265,7 @@ def main() -> int:
     parser.add_argument("-o", "--out", type=Path, default=None)
     given = parser.parse_args()
     gpu = load_gpu(given.gpu)
-    limits = gpu.limits
-    target = Target(limits.arch, limits.shared_per_cta_optin_bytes, gpu.sm_count or 1, limits.registers_per_sm)
+    target = target_of(gpu)
     results: list[Result] = []
     totals: dict[str, int] = {}
     started = time.monotonic()

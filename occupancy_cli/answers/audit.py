@@ -17,7 +17,8 @@ from pathlib import Path
 from occupancy_cli.answers import report_parts
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
-from occupancy_cli.model.occupancy import CLUSTER, CTAS, WARPS, Change, Occupancy, occupancy_of
+from occupancy_cli.model.cta_demands import CLUSTER, CTAS, WARPS, Change
+from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.readers.triton_cache import CachedKernel, TritonCache, default_triton_cache, read_triton_cache
 from occupancy_cli.report import audit_parts
 from occupancy_cli.report.machine_parts import Toolchain

@@ -11,6 +11,7 @@ from occupancy_cli.answers import report_parts
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model import occupancy as model
+from occupancy_cli.model import occupancy_ranges
 from occupancy_cli.report.calculation_parts import Calculation, Plateau
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.occupancy_parts import Resources
@@ -43,7 +44,7 @@ def calculate(gpu: GpuProfile, kernel: dict[str, Any], over: str | None = None) 
     except InputError as error:
         where = _OPTIONS.get(error.where, error.where)
         raise InputError(error.problem, where=where, hint=error.hint, **error.data) from None
-    ranges = () if over is None else model.sweep(gpu, over, **kernel)
+    ranges = () if over is None else occupancy_ranges.sweep(gpu, over, **kernel)
     calculation = Calculation(
         fits=found.launchable,
         over_bytes=found.over_bytes,
@@ -62,7 +63,7 @@ def calculate(gpu: GpuProfile, kernel: dict[str, Any], over: str | None = None) 
         registers_allocated_per_cta=found.registers_allocated_per_cta,
         carveout_bytes=found.carveout_bytes,
         occupancy=report_parts.occupancy_part(found),
-        cliffs=[report_parts.next_cta_part(level) for level in model.cliffs(gpu, **kernel)],
+        cliffs=[report_parts.next_cta_part(level) for level in occupancy_ranges.cliffs(gpu, **kernel)],
         over=over,
         ranges=[
             Plateau(

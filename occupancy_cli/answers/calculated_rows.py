@@ -229,9 +229,9 @@ def _gpu(name: Any, load: Callable[[str], GpuProfile], known: dict[str, GpuProfi
 
 
 def _checked(gpu: GpuProfile, arguments: Mapping[str, Any]) -> None:
-    from occupancy_cli.model.occupancy import check_inputs
+    from occupancy_cli.model.cta_demands import cta_demands
 
-    check_inputs(gpu.limits, **arguments)
+    cta_demands(gpu.limits, **arguments)  # which refuses what no launch can have
 
 
 _HUGE = 2**62
@@ -256,7 +256,8 @@ def _answer_group(
 ) -> None:
     """Fill `answers` for the rows of one GPU and one cluster size."""
     from occupancy_cli.model import occupancy_columns as batch
-    from occupancy_cli.model.occupancy import UNKNOWN_REGISTERS_REASON, cluster_refusal, cluster_unknown, refusal
+    from occupancy_cli.model.cluster_rules import cluster_refusal, cluster_unknown
+    from occupancy_cli.model.occupancy import UNKNOWN_REGISTERS_REASON, refusal
 
     positions, numbers, ids, *columns = map(list, zip(*rows, strict=True))
     # Numbers beyond the arrays' 64 bits are beyond any launch: marked as such here, refused below by their own value.

@@ -23,8 +23,8 @@ from occupancy_cli.plan.points import kernel_source
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.measured_parts import CalibrationFit, KernelFactors
 from occupancy_cli.report.report import Report
-from occupancy_cli.spec.yaml_reader import load_yaml
 from occupancy_cli.version import VERSION
+from occupancy_cli.yaml_reader import load_yaml
 
 SCHEMA = "occupancy/calibration/1"
 POINTS_PER_KERNEL = 12

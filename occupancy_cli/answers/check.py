@@ -18,7 +18,8 @@ from occupancy_cli.answers.table_entries import ResolveGpu, Tables
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
-from occupancy_cli.model.occupancy import Occupancy, cluster_doubt, occupancy_of
+from occupancy_cli.model.cluster_rules import cluster_doubt
+from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.report import schema
@@ -93,7 +94,7 @@ def _stop(needs_registers: bool) -> Callable[[GpuProfile], int]:
 def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
     """What each entry comes to: where it holds at the spec's line, else at the line of the entry itself."""
     document = tables.given.document
-    spec_place: dict[str, Any] = {"file": shown_path(document.path), "line": document.lines.get(("configs",))}
+    spec_place: dict[str, Any] = {"file": shown_path(document.path), "line": document.line(("configs",))}
     budgets = tables.given.spec.check.budgets
     unknown: dict[str, list[TableEntry]] = {}
     for judged in tables.judged:
@@ -146,7 +147,7 @@ def _each_knob_value(kernel: Kernel, gpu: GpuProfile, stop: int, sets: Mapping[s
 
 def _findings(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]) -> Iterator[schema.Finding]:
     use = kernel.given.spec.check.use
-    line = kernel.given.document.lines.get(("configs",)) or kernel.given.document.lines.get(("kernel",))
+    line = kernel.given.document.line(("configs",)) or kernel.given.document.line(("kernel",))
     known = {n for each in analyzed for n in each.point.config} | set(kernel.given.spec.knobs)
     if use != "all":
         for i, match in enumerate(use):
@@ -174,7 +175,7 @@ def _about(kernel: Kernel, gpu: GpuProfile) -> dict[str, Any]:
         "gpu": gpu.name,
         "config": {},
         "file": "" if kernel.given.from_flags else shown_path(kernel.given.document.path),
-        "line": kernel.given.document.lines.get(("kernel",)),
+        "line": kernel.given.document.line(("kernel",)),
     }
 
 

@@ -11,8 +11,9 @@ from occupancy_cli.report import schema
 if TYPE_CHECKING:
     from occupancy_cli.compile.request import CompileOutcome
     from occupancy_cli.gpu.profiles import GpuProfile
+    from occupancy_cli.model.cta_demands import NextCta
     from occupancy_cli.model.launch_time import TimeEstimate
-    from occupancy_cli.model.occupancy import NextCta, Occupancy
+    from occupancy_cli.model.occupancy import Occupancy
     from occupancy_cli.model.resources import KernelResources
     from occupancy_cli.model.waves import WaveSchedule
 

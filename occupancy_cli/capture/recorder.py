@@ -43,6 +43,17 @@ class Tuned:
     configs: int
 
 
+@dataclass(frozen=True)
+class Bound:
+    """A launch as Triton's own binder made it: its arguments by name, their types and hints, its options as given."""
+
+    jit: JITFunction
+    arguments: Mapping[str, Any]
+    specialization: Sequence[Any]
+    options: Mapping[str, Any]
+    backend: Any
+
+
 @dataclass
 class _State(threading.local):
     """What the current thread is doing."""
@@ -131,32 +142,29 @@ class Recorder:
 
     def launch(
         self,
-        jit: JITFunction,
-        bound: Mapping[str, Any],
-        specialization: Sequence[Any],
-        options: Mapping[str, Any],
-        backend: Any,
+        bound: Bound,
         grid: Sequence[Any] | None,
         error: str = "",
         *,
         axes_text: Callable[[Mapping[str, Any]], Sequence[str | None]] | None = None,
         candidate: bool = False,
     ) -> None:
-        """One launch, with what Triton's own binder made of its arguments. `grid` None: compiled, not launched.
+        """One launch. `grid` None: compiled, not launched.
 
         A `candidate` is a launch that an autotuner would make, or made to try it. `axes_text` tells how the grid comes
         from the arguments; it is asked about new launches only.
         """
         axes = None if grid is None else tuple(_integer(axis) for axis in grid)
-        numbers = tuple(v for v in bound.values() if isinstance(v, int) and not isinstance(v, bool))
-        alike = (id(jit), str(specialization), axes, str(sorted(options.items(), key=str)), candidate)
+        numbers = tuple(v for v in bound.arguments.values() if isinstance(v, int) and not isinstance(v, bool))
+        options = str(sorted(bound.options.items(), key=str))
+        alike = (id(bound.jit), str(bound.specialization), axes, options, candidate)
         key = (alike, numbers)
         with self._lock:
             self._forked()
             known = self._launches.get(key)
             self.state.last_is_new = known is None
             if known is None:
-                known = self._new_launch(jit, bound, specialization, options, backend, axes, error, axes_text, alike)
+                known = self._new_launch(bound, axes, error, axes_text, alike)
                 if known is None:
                     self.state.last_is_new = False
                     self._flush_now_and_then()
@@ -168,18 +176,14 @@ class Recorder:
 
     def _new_launch(
         self,
-        jit: JITFunction,
-        bound: Mapping[str, Any],
-        specialization: Sequence[Any],
-        options: Mapping[str, Any],
-        backend: Any,
+        bound: Bound,
         axes: tuple[int | None, ...] | None,
         error: str,
         axes_text: Callable[[Mapping[str, Any]], Sequence[str | None]] | None,
         alike: tuple[Any, ...],
     ) -> int | None:
         """Write a launch down; its number, that of one like it, or None when there are too many of its kernel."""
-        kernel = self._kernel(jit)
+        kernel = self._kernel(bound.jit)
         candidate = bool(alike[-1])
         others = self._alike.setdefault(alike, [])
         if len(others) >= MOST_VALUES:
@@ -200,10 +204,10 @@ class Recorder:
             kernel=kernel,
             candidate=candidate,
             grid=axes,
-            grid_text=list(axes_text(bound)) if axes_text is not None else [],
+            grid_text=list(axes_text(bound.arguments)) if axes_text is not None else [],
             error=error,
             tuned=self._tuned(),
-            **self._described(jit, bound, specialization, options, backend),
+            **self._described(bound),
         )
         return number
 
@@ -246,20 +250,13 @@ class Recorder:
             )
         return known
 
-    def _described(
-        self,
-        jit: JITFunction,
-        bound: Mapping[str, Any],
-        specialization: Sequence[Any],
-        options: Mapping[str, Any],
-        backend: Any,
-    ) -> dict[str, Any]:
+    def _described(self, bound: Bound) -> dict[str, Any]:
         arguments: list[dict[str, Any]] = []
         constexprs: dict[str, Any] = {}
         baked: dict[str, Any] = {}
         unsupported: list[str] = []
-        for param, (kind, _hint) in zip(jit.params, _pairs(specialization), strict=False):
-            value = bound[param.name]
+        for param, (kind, _hint) in zip(bound.jit.params, _pairs(bound.specialization), strict=False):
+            value = bound.arguments[param.name]
             if param.is_constexpr or (kind == "constexpr" and _is_compile_time(value)):
                 _constexpr(param.name, value, constexprs, baked, unsupported)
             else:
@@ -267,13 +264,13 @@ class Recorder:
                 arguments.append(argument)
                 if why:
                     unsupported.append(why)
-        number, trouble = self._snapshot(jit, baked) if not unsupported else (None, "")
+        number, trouble = self._snapshot(bound.jit, baked) if not unsupported else (None, "")
         return {
             "snapshot": number,
             "snapshot_error": trouble,
             "arguments": arguments,
             "constexprs": constexprs,
-            "options": _options(options, backend),
+            "options": _options(bound.options, bound.backend),
             "unsupported": unsupported,
         }
 

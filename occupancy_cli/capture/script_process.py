@@ -7,17 +7,17 @@ Python would, without the frames that started it.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import runpy
 import sys
 import traceback
-from collections.abc import Callable
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from occupancy_cli.errors import OccupancyError
+from occupancy_cli.loading.device_doors import open_doors
+from occupancy_cli.loading.target_gpu import TargetGpu
 
 
 def main() -> int:
@@ -25,51 +25,27 @@ def main() -> int:
     plan: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     fd = os.open(plan["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.set_inheritable(fd, False)
-    from occupancy_cli.capture import recorder, triton_hooks
+    from occupancy_cli.capture import recorder, torch_cuda, triton_hooks
+    from occupancy_cli.compile.triton_internals import require_internals
 
     record = recorder.Recorder(fd, plan["most_per_kernel"])
-    missing = triton_hooks.check_internals()
-    if missing:
-        record.event("end", status="internals", message=", ".join(missing), versions=recorder.versions())
+    try:
+        require_internals(("compile", "capture") if not plan["live"] else ("capture",))
+    except OccupancyError as moved:
+        record.event("end", status="internals", message=moved.problem, versions=recorder.versions())
         return 2
     if plan["live"]:
         triton_hooks.install_live(record)
     else:
-        triton_hooks.install_without_gpu(record, plan["target"]["arch"], plan["target"]["device"])
-        sys.meta_path.insert(0, _WhenTorchIsImported(plan["target"], record.note))
+        target = TargetGpu(**plan["target"])
+        open_doors(target, {"torch": lambda torch: torch_cuda.install(torch, record.note)})
+        triton_hooks.install_without_gpu(record, target)
     code, status, message = _run(plan)
     record.flush()
     record.event("end", status=status, message=message, versions=recorder.versions())
     sys.stdout.flush()
     sys.stderr.flush()
     return code
-
-
-class _WhenTorchIsImported:
-    """Puts the stand-ins into torch as soon as it has been imported, before its importer goes on."""
-
-    def __init__(self, target: dict[str, Any], note: Callable[[str], None]) -> None:
-        self._target = target
-        self._note = note
-
-    def find_spec(self, name: str, _path: Any = None, _module: Any = None) -> ModuleSpec | None:
-        """How the import system asks; only torch is answered for, once."""
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        loader: Any = None if spec is None else spec.loader
-        if loader is not None:
-            execute = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                from occupancy_cli.capture import torch_cuda
-
-                torch_cuda.install(self._target, self._note)
-
-            loader.exec_module = exec_module
-        return spec
 
 
 def _run(plan: dict[str, Any]) -> tuple[int, str, str]:

@@ -12,23 +12,26 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import shutil
 import signal
 import site
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from occupancy_cli.capture.captured_spec import INDEX, INDEX_SCHEMA, Captured, captured_from
-from occupancy_cli.errors import InputError
+from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.spec.kernel_spec import load_spec
-from occupancy_cli.spec.yaml_reader import find_file
+from occupancy_cli.yaml_reader import find_file
 
 MOST_LAUNCHES_PER_KERNEL = 64
 _RECORDS = "records.jsonl"
@@ -84,20 +87,25 @@ def capture(request: CaptureRequest) -> CaptureResult:
     that is not there, a GPU without an SM count, or an output folder that holds something else.
     """
     _check(request)
+    with _ended_by_signals():
+        return _captured(request)
+
+
+def _captured(request: CaptureRequest) -> CaptureResult:
     private = Path(tempfile.mkdtemp(prefix="occupancy-capture-"))
     try:
         plan = private / "plan.json"
         plan.write_text(json.dumps(_plan(request, private)), encoding="utf-8")
-        code = _run(plan, _environment(request, private))
-        records = private / _RECORDS
-        text = records.read_text(encoding="utf-8", errors="replace") if records.is_file() else ""
-        # A kernel that a library generated lay in a folder that is gone: its path starts at that home.
-        text = text.replace(str(private / "home"), "~").replace(f"{private}/", "~/")
-        captured = captured_from(text.splitlines(), _title(request))
-        folder = _write(captured, request) if captured.launches else None
-        if folder is not None:
-            captured = folder[1]
-        return CaptureResult(captured, folder[0] if folder else None, code)
+        with _ran(plan, _environment(request, private)) as code:
+            records = private / _RECORDS
+            text = records.read_text(encoding="utf-8", errors="replace") if records.is_file() else ""
+            # A kernel that a library generated lay in a folder that is gone: its path starts at that home.
+            text = text.replace(str(private / "home"), "~").replace(f"{private}/", "~/")
+            captured = captured_from(text.splitlines(), _title(request))
+            folder = _write(captured, request) if captured.launches else None
+            if folder is not None:
+                captured = folder[1]
+            return CaptureResult(captured, folder[0] if folder else None, code)
     finally:
         shutil.rmtree(private, ignore_errors=True)
 
@@ -177,49 +185,7 @@ def _plan(request: CaptureRequest, private: Path) -> dict[str, Any]:
         "live": request.live,
         "records": str(private / _RECORDS),
         "most_per_kernel": request.most_per_kernel,
-        "target": None if request.live or request.gpu is None else target_answers(request.gpu),
-    }
-
-
-def target_answers(gpu: GpuProfile) -> dict[str, Any]:
-    """What the target answers when asked, by Triton's driver (`device`) and by torch (`properties`).
-
-    What the profile does not state is left out of `properties`. Triton's own speed models multiply a memory clock by
-    a bus width, neither of which a profile has: their product is made to come to its bandwidth. Clocks are in kHz.
-    """
-    limits = gpu.limits
-    clock_khz = round((gpu.boost_clock_mhz or 0) * 1000)
-    bus_width_bits = 512
-    # bandwidth = memory clock × 2 (double data rate) × width in bytes, as triton.testing.get_dram_gbps has it
-    memory_khz = round((gpu.memory_bandwidth_gbps or 0) * 1e9 / (2 * bus_width_bits / 8) / 1e3)
-    memory_bytes = gpu.memory_bytes or (round(gpu.memory_gb * 1e9) if gpu.memory_gb else None)
-    return {
-        "name": gpu.device_names[0] if gpu.device_names else gpu.name,
-        "arch": gpu.arch,
-        "device": {
-            "max_shared_mem": limits.shared_per_cta_optin_bytes,
-            "max_num_regs": limits.registers_per_sm,
-            "multiprocessor_count": gpu.sm_count,
-            "warpSize": 32,
-            "sm_clock_rate": clock_khz,
-            "mem_clock_rate": memory_khz,
-            "mem_bus_width": bus_width_bits,
-        },
-        "properties": {
-            "total_memory": memory_bytes,
-            "multi_processor_count": gpu.sm_count,
-            "warp_size": 32,
-            "max_threads_per_block": limits.max_threads_per_cta,
-            "max_threads_per_multi_processor": limits.max_threads_per_sm,
-            "regs_per_multiprocessor": limits.registers_per_sm,
-            "shared_memory_per_block": limits.shared_per_cta_default_bytes,
-            "shared_memory_per_block_optin": limits.shared_per_cta_optin_bytes,
-            "shared_memory_per_multiprocessor": limits.shared_per_sm_bytes,
-            "L2_cache_size": gpu.l2_bytes,
-            "clock_rate": clock_khz or None,
-            "is_integrated": 0,
-            "is_multi_gpu_board": 0,
-        },
+        "target": None if request.live or request.gpu is None else asdict(target_of(request.gpu)),
     }
 
 
@@ -263,26 +229,72 @@ def _environment(request: CaptureRequest, private: Path) -> dict[str, str]:
 # --- running -----------------------------------------------------------------------------------------------------
 
 
-def _run(plan: Path, environment: Mapping[str, str]) -> int:
-    """Run the script to its end; its exit code, negative for a signal. Ctrl-C ends the script, then this goes on."""
-    command = [sys.executable, "-m", "occupancy_cli.capture.script_process", str(plan)]
+@contextlib.contextmanager
+def _ran(plan: Path, environment: Mapping[str, str]) -> Iterator[int]:
+    """Run the script to its end; its exit code, negative for a signal. Ctrl-C ends the script, then this goes on.
+
+    Between the two stands `script_guard`, which ends the script however this process ends, and removes the plan's
+    folder then or at the end of this context.
+    """
     try:
         error = sys.stderr.fileno()
     except (OSError, ValueError, AttributeError):  # a stand-in of a test or a notebook
         error = 2
-    process = subprocess.Popen(command, env=dict(environment), stdout=error, stderr=error)
+    alive, kept_open = os.pipe()
+    told, result = os.pipe()
+    start = [sys.executable, "-m", "occupancy_cli.capture."]
+    command = [*start[:2], f"{start[2]}script_guard", str(alive), str(result), str(plan.parent), str(os.getppid())]
+    command += [*start[:2], f"{start[2]}script_process", str(plan)]
+    guard = subprocess.Popen(command, env=dict(environment), stdout=error, stderr=error, pass_fds=(alive, result))
+    os.close(alive)
+    os.close(result)
     try:
-        return process.wait()
+        with os.fdopen(told) as answers:
+            script = int(answers.readline() or 0)
+            code = _waited_for(answers, script) if script else None
+        if code is None:
+            raise OccupancyError("the process that runs the script could not be started, or was ended", where="capture")
+        yield code
+    finally:
+        os.close(kept_open)
+        guard.wait()
+
+
+def _waited_for(answers: TextIO, script: int) -> int | None:
+    """The exit code of the process `script`, as the guard tells it; None when it does not."""
+    try:
+        return _number(answers.readline())
     except KeyboardInterrupt:
         # A terminal has sent the signal to the script too.
-        for sign, seconds in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0)):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(seconds)
-            process.send_signal(sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(2.0)
-        process.kill()
-        return process.wait()
+        for sign, seconds in ((signal.SIGINT, 5.0), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
+            if select.select([answers], [], [], seconds)[0]:
+                break
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(script, sign)
+        return _number(answers.readline())
+
+
+def _number(line: str) -> int | None:
+    return int(line) if line.strip() else None
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """While active, TERM and HUP end this process as Ctrl-C does, by way of what clears up behind it."""
+    before: dict[int, Any] = {}
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is threading.main_thread():
+        for sign in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(sign) is signal.SIG_DFL:  # what ignores it (nohup), or deals with it, knows why
+                before[sign] = signal.signal(sign, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------

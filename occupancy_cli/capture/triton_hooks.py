@@ -3,19 +3,17 @@
 Without a GPU the driver is one that answers for the target and launches nothing, and a compile is put off until
 somebody asks for what only a compiled kernel has (a script that reads `n_regs`, say). With a GPU (`live`) everything
 runs as it would, and launches are written down on the way. In both a grid function is called once more for every new
-launch, to see how it computes its result (`traced`).
+launch, to see how it computes its result (`traced_grid`).
 
-Beyond Triton's public interface this touches `JITFunction.run` and `.device_caches`, `Autotuner.run`, `._bench` and
-`.prune_configs`, `triton.compiler.compile` and `triton.testing.do_bench*`; the same in Triton 3.4 to 3.9 (`INTERNALS`,
-verified by `check_internals`).
+What this touches beyond Triton's public interface is in the table of `compile.triton_internals`.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import triton
@@ -25,71 +23,31 @@ from triton.runtime import driver as runtime_driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from occupancy_cli.capture.recorder import Recorder, Tuned
+from occupancy_cli.capture.recorder import Bound, Recorder, Tuned
 from occupancy_cli.capture.traced_grid import traced_axes
-from occupancy_cli.compile.triton_front import CompileOnlyDriver
+from occupancy_cli.compile.target_driver import TargetDriver, untimed
+from occupancy_cli.loading.target_gpu import TargetGpu
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.readers import cubin
 
-INTERNALS: tuple[tuple[Any, str], ...] = (
-    (JITFunction, "run"),
-    (Autotuner, "run"),
-    (Autotuner, "_bench"),
-    (Autotuner, "prune_configs"),
-    (triton.compiler, "compile"),
-    (triton.testing, "do_bench"),
-    (triton.testing, "do_bench_cudagraph"),
-)
-
 NO_TIMES = "kernels did not run: every time that the script measured is NaN"
-
-
-def check_internals() -> list[str]:
-    """What capture relies on and this Triton lacks."""
-    return [f"{getattr(o, '__name__', o)}.{name}" for o, name in INTERNALS if not hasattr(o, name)]
 
 
 # --- the driver --------------------------------------------------------------------------------------------------
 
 
-class RecordingDriver(CompileOnlyDriver):
-    """The target's driver as far as scripts and libraries ask it: its limits, one device, launches that do nothing.
+class RecordingDriver(TargetDriver):
+    """The target's driver with launches that are written down."""
 
-    `device` has what `driver.active.utils.get_device_properties` answers.
-    """
-
-    def __init__(self, arch: int, device: Mapping[str, int], recorder: Recorder) -> None:
-        super().__init__(arch, device["max_shared_mem"], device["multiprocessor_count"], device["max_num_regs"])
-        self.utils = types.SimpleNamespace(
-            get_device_properties=lambda _device=0: dict(device),
-            load_binary=_load_binary,
-            unload_module=lambda *_args: None,
-        )
-        self._recorder = recorder
+    def __init__(self, target: TargetGpu, recorder: Recorder) -> None:
+        super().__init__(target)
+        self.utils.load_binary = _load_binary
         self.launcher_cls = functools.partial(_Launcher, recorder)
-
-    # One target for the whole process, so that its device can have the number that scripts expect.
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_device_capability(self, _device: int | None = None) -> tuple[int, int]:
-        return divmod(int(self._target.arch), 10)
-
-    def get_device_interface(self) -> Any:
-        import torch
-
-        return torch.cuda
 
     def get_empty_cache_for_benchmark(self) -> Any:
         import torch
 
         return torch.empty(256, dtype=torch.int, device="cuda")
-
-    def clear_cache(self, _cache: Any) -> None:
-        return None
-
-    def get_benchmarker(self) -> Callable[..., Any]:
-        return _untimed
 
     def allocate_default_profile_scratch(self, *_args: Any) -> None:
         return None
@@ -187,21 +145,21 @@ def _record_compiled(
             given[param.name] = constants[i]
     known = {n: options[n] for n in LAUNCH_OPTIONS if options.get(n) is not None}
     try:
-        bound, specialization, backend, _rest = _bind(jit, (), given | known)
+        bound = _bind(jit, (), given | known)
     except TypeError as bad:
         recorder.note(f"a launch of a compiled {jit.fn.__name__} was not captured: {bad}")
         return
-    recorder.launch(jit, bound, specialization, known, backend, tuple(grid))
+    recorder.launch(replace(bound, options=known), tuple(grid))
 
 
 # --- launches ----------------------------------------------------------------------------------------------------
 
 
-def _bind(jit: JITFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Bound arguments, specialization, backend and launch options, by Triton's own binder."""
+def _bind(jit: JITFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Bound:
+    """A launch as Triton's own binder makes it."""
     *_, backend, binder = jit.device_caches[runtime_driver.active.get_current_device()]
     bound, specialization, options = binder(*args, **kwargs)
-    return bound, specialization, backend, dict(options)
+    return Bound(jit, bound, specialization, dict(options), backend)
 
 
 def _record_launches(recorder: Recorder) -> None:
@@ -222,10 +180,9 @@ def _record_launches(recorder: Recorder) -> None:
             return traced_axes(grid, bound) if callable(grid) else ()
 
         if state.dry:
-            bound, specialization, backend, options = _bind(self, args, kwargs)
-            evaluated(bound)
-            axes = _axes(seen[0])
-            recorder.launch(self, bound, specialization, options, backend, axes, axes_text=axes_text, candidate=True)
+            bound = _bind(self, args, kwargs)
+            evaluated(bound.arguments)
+            recorder.launch(bound, _axes(seen[0]), axes_text=axes_text, candidate=True)
             return None
         error = ""
         state.in_launch += 1
@@ -239,18 +196,8 @@ def _record_launches(recorder: Recorder) -> None:
             # A launch that Triton refused before it asked for the grid (a wrong argument) is none.
             if seen or warmup:
                 launched = _axes(seen[0]) if seen else None
-                bound, specialization, backend, options = _bind(self, args, kwargs)
-                recorder.launch(
-                    self,
-                    bound,
-                    specialization,
-                    options,
-                    backend,
-                    launched,
-                    error,
-                    axes_text=axes_text,
-                    candidate=state.benchmark,
-                )
+                bound = _bind(self, args, kwargs)
+                recorder.launch(bound, launched, error, axes_text=axes_text, candidate=state.benchmark)
             if state.benchmark:
                 state.in_launch += 1  # what is timed from here on is the kernel, not the recorder
         return result
@@ -392,20 +339,12 @@ def _watch_tuning(recorder: Recorder) -> None:
     Autotuner._bench = bench
 
 
-def _untimed(call: Callable[[], Any], *_args: Any, quantiles: Any = None, return_mode: str = "mean", **_kw: Any) -> Any:
-    """In place of a benchmark: the call once, and no time."""
-    call()
-    if quantiles is not None:
-        return [math.nan] * len(quantiles) if len(quantiles) > 1 else math.nan
-    return [math.nan] if return_mode == "all" else math.nan
-
-
 # --- installing --------------------------------------------------------------------------------------------------
 
 
-def install_without_gpu(recorder: Recorder, arch: int, device: Mapping[str, int]) -> None:
+def install_without_gpu(recorder: Recorder, target: TargetGpu) -> None:
     """Make Triton answer for the target, launch nothing and record everything. Before any library is imported."""
-    driver = RecordingDriver(arch, device, recorder)
+    driver = RecordingDriver(target, recorder)
     runtime_driver.set_active(driver)
     # A library that resets the driver gets the same one again.
     setattr(runtime_driver, "_default" if hasattr(runtime_driver, "_default") else "default", driver)
@@ -422,12 +361,12 @@ def install_without_gpu(recorder: Recorder, arch: int, device: Mapping[str, int]
     triton.compiler.compile = compile_later
     triton.compile = compile_later
 
-    def untimed(call: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
+    def noted(call: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
         recorder.note(NO_TIMES)
-        return _untimed(call, *args, **kwargs)
+        return untimed(call, *args, **kwargs)
 
-    triton.testing.do_bench = untimed
-    triton.testing.do_bench_cudagraph = untimed
+    triton.testing.do_bench = noted
+    triton.testing.do_bench_cudagraph = noted
     _record_launches(recorder)
     _tune_without_timing(recorder)
 

@@ -50,12 +50,17 @@ def reason(bad: BaseException, printed: str = "") -> str:
     if unknown is not None:
         # Said by Triton's launcher of what a config or a heuristic sets.
         return f"{unknown[1]} is set, but is neither a parameter of the kernel nor a launch option of this Triton"
-    place = next((at for error in reversed(chain) if (at := _kernel_line(error))), "")
-    if not place and kind:
+    at_line = place(bad)
+    if not at_line and kind:
         at = _failing_line(inner)  # Python code around the kernel: a heuristic, a repr, a pruning function
-        place = f", at: {at}" if at and at not in text else ""
+        at_line = f", at: {at}" if at and at not in text else ""
     sentence = f"{kind}: {text}" if kind and text else text or kind
-    return " ".join(f"{sentence}{place}".split())[:MAX_CHARACTERS]
+    return " ".join(f"{sentence}{at_line}".split())[:MAX_CHARACTERS]
+
+
+def place(bad: BaseException) -> str:
+    """Where a compile failed, as the end of a sentence: the innermost function's line; empty when none is told."""
+    return next((at for error in reversed(_chain(bad)) if (at := _kernel_line(error))), "")
 
 
 def ptxas_reason(text: str) -> str:
@@ -107,7 +112,8 @@ def _kernel_line(bad: BaseException) -> str:
     lines = source.splitlines()
     if not 1 <= line <= len(lines):
         return ""
-    return f", at line {line} of the function: {lines[line - 1].strip()[:100]}"
+    named = re.search(r"^\s*def (\w+)", source, re.MULTILINE)
+    return f", at line {line} of {named[1] if named else 'the function'}: {lines[line - 1].strip()[:100]}"
 
 
 def _failing_line(bad: BaseException) -> str:

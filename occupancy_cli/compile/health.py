@@ -56,7 +56,7 @@ def _triton(arch: int) -> list[Part]:
         Part(
             "Triton's internals",
             not moved,
-            "all where they are looked for" if not moved else f"not found: {', '.join(moved)}",
+            "all where they are looked for" if not moved else "; ".join(moved),
             "" if not moved else compiling,
             needed=True,
         ),

@@ -34,7 +34,7 @@ class Dependencies:
     """What a result was made from: facts of the outside, and what the kernel asked its GPU beyond the architecture."""
 
     facts: tuple[Fact, ...]
-    device: tuple[tuple[str, int], ...]
+    device: tuple[tuple[str, ConfigValue], ...]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from occupancy_cli.compile.kernel_record import KeptTimes
+from occupancy_cli.compile.kernel_record import ConfigValue, KeptTimes
+from occupancy_cli.loading.target_gpu import TargetGpu
 from occupancy_cli.model.resources import KernelResources
+
+Target = TargetGpu
+"""What is compiled for, with what kernels may ask of it."""
 
 Kind = Literal["over_memory", "timeout", "crash", "import", "compile", "input", "ptxas", "version", "interrupted"]
 
@@ -31,16 +35,6 @@ class KernelSource:
 
     def __str__(self) -> str:
         return f"{self.file or self.module}:{self.kernel}"
-
-
-@dataclass(frozen=True)
-class Target:
-    """The GPU that is compiled for, with what kernels ask their driver for."""
-
-    arch: int
-    shared_per_cta_optin_bytes: int
-    sm_count: int
-    registers_per_sm: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ class CompileRequest:
     target: Target
     arguments: tuple[ArgumentValue, ...]
     constexprs: tuple[tuple[str, Any], ...]
-    options: tuple[tuple[str, int], ...]
+    options: tuple[tuple[str, ConfigValue], ...]
     stop_above: int | None = None
     exact_values: bool = False
     time_on: TimeOn | None = None

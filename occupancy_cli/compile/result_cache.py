@@ -112,7 +112,7 @@ class ResultCache:
         kind: type[T],
         accept: Callable[[T], bool] | None = None,
         *,
-        device: Mapping[str, int] | None = None,
+        device: Mapping[str, Any] | None = None,
     ) -> tuple[T, Dependencies] | None:
         """The newest value of type `kind` for `key` whose dependencies hold today, and on `device`, that `accept`
         takes, with its dependencies; else None.
@@ -357,7 +357,7 @@ def _is_whole(key: Any, depends: Any, payload: Any, digest: Any) -> bool:
     return texts and _digest(key, depends, payload) == digest
 
 
-def _answers_alike(depends_on: Dependencies, device: Mapping[str, int]) -> bool:
+def _answers_alike(depends_on: Dependencies, device: Mapping[str, Any]) -> bool:
     return all(device.get(name) == value for name, value in depends_on.device)
 
 

@@ -59,6 +59,7 @@ from occupancy_cli.errors import InputError, OccupancyError, unknown_name
 from occupancy_cli.loading import outside_reads
 from occupancy_cli.loading.outside_facts import MOST_BYTES, TOOL_VARIABLES, hashed, observe
 from occupancy_cli.loading.outside_reads import Recording, recording
+from occupancy_cli.loading.target_gpu import active, asking
 from occupancy_cli.model.resources import KernelResources
 
 _NAME_A_TOOL = (
@@ -99,15 +100,14 @@ _located: set[tuple[str, Any]] = set()
 
 def load(source: KernelSource) -> Loaded:
     """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
-    from occupancy_cli.compile import triton_front
     from occupancy_cli.loading import module_loading
 
-    device = triton_front.active_device()
+    device = active()
     place = (source.file or source.module or "", device)
     if place not in _located:
         _located.add(place)
         module_loading.locate.cache_clear()  # where a file belongs follows from the folders around it: seen anew
-    with recording(forced=True) as seen, device.asking() as asked:
+    with recording(forced=True) as seen, asking() as asked:
         found = module_loading.load(asdict(source), device)
     # Modules that another kernel's load has brought in do not look again.
     _, shared = _shared.setdefault(id(found.modules), (found.modules, Recording()))
@@ -220,8 +220,7 @@ def _remembering(source: KernelSource, work: Callable[[], T]) -> tuple[T, Seen]:
     the device."""
     from occupancy_cli.compile import triton_front
 
-    device = triton_front.active_device()
-    with recording() as during, device.asking() as asked:
+    with recording() as during, asking() as asked:
         value = work()
     loaded = load(source)
     loaded.seen.add(during)
@@ -231,7 +230,7 @@ def _remembering(source: KernelSource, work: Callable[[], T]) -> tuple[T, Seen]:
     seen = seen.without_what_children_write()
     # What was seen before the work is looked at again after it: another state then may have been read in between.
     changed = seen.changed()
-    told = tuple((name, int(getattr(device, name))) for name in sorted(loaded.asked | asked))
+    told = tuple((name, getattr(active(), name, None)) for name in sorted(loaded.asked | asked))
     return value, Seen(
         depends_on=Dependencies(seen.as_facts(), told),
         refusals=tuple(seen.refusals),
@@ -286,9 +285,12 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic}
     values |= {n: v for n, v in request.constexprs if n not in set_by_heuristics}
     config = dict(request.options)
+    taken: set[str] = set()
     with _reading(request.source):
-        values = triton_front.with_heuristics(kernel, values, config)
+        values = triton_front.with_heuristics(kernel, values, config, heuristic, taken)
     for name, declared in heuristic.items():
+        if name in taken:
+            continue  # a value of the launch, not what is to come out
         if name not in values:
             raise InputError(f"no @triton.heuristics sets {name}, which is marked so", where=str(request.source))
         if values[name] != declared:
@@ -297,12 +299,7 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
                 where=str(request.source),
                 hint="Correct the value or expression in the spec.",
             )
-    triton_front.install_driver(
-        request.target.arch,
-        request.target.shared_per_cta_optin_bytes,
-        request.target.sm_count,
-        request.target.registers_per_sm,
-    )
+    triton_front.install_driver(request.target)
     notes: list[str] = []
     try:
         result = triton_front.compile_launch(kernel, values, stop_above=request.stop_above)
@@ -359,7 +356,7 @@ def _health(arch: int) -> Health:
 
     return Health(
         **_toolchain(arch),
-        missing_internals=tuple(triton_front.check_internals()),
+        missing_internals=tuple(str(moved) for moved in triton_front.check_internals()),
         path=triton_front.LOCATION,
         tools=str(Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"),
         supported=triton_front.is_supported(),
@@ -421,9 +418,11 @@ def _import_compiler() -> None:
 
 def _install(target: Target) -> None:
     from occupancy_cli.compile import triton_front
+    from occupancy_cli.compile.triton_internals import require_internals
 
     _import_compiler()
-    triton_front.install_driver(**asdict(target))
+    require_internals(("compile",))
+    triton_front.install_driver(target)
 
 
 def _failure(bad: BaseException) -> Failed:
@@ -443,7 +442,7 @@ def _failure(bad: BaseException) -> Failed:
         return Failed("ptxas", failure_reasons.ptxas_reason(text), output=text)
     gone = _removed_api(bad)
     if gone is not None:
-        return Failed("version", gone, output=_trace(bad))
+        return Failed("version", gone + failure_reasons.place(bad), output=_trace(bad))
     return Failed("compile", failure_reasons.reason(bad, _printed()), output=_trace(bad))
 
 

@@ -49,7 +49,7 @@ class Launch:
     source: KernelSource
     arguments: tuple[ArgumentValue, ...]
     constexprs: tuple[tuple[str, Any], ...]
-    options: tuple[tuple[str, int], ...]
+    options: tuple[tuple[str, ConfigValue], ...]
     grid: tuple[int, ...]
 
 

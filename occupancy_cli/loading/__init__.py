@@ -1,4 +1,11 @@
 """Running a kernel file safely: absent packages, the GPU that it asks about, what it read.
 
-Runs in worker processes; must stay importable without Triton. May import the floors below, never `compile`.
+- `module_loading` imports a kernel's module, plainly or with `stand_ins` that `absent_modules` and `lazy_packages` put
+  where something is missing;
+- `target_gpu` has the one answer to each question about the device, `device_doors` opens the doors to it: what PyTorch
+  (`torch_answers`), NVIDIA's packages (`nvidia_answers`), `triton.testing` (`triton_answers`) and the environment say;
+- `outside_reads` records what a load looked at, as `outside_facts`.
+
+Runs in worker processes and in captured scripts; must stay importable without Triton. May import the floors below,
+never `compile`.
 """

@@ -18,6 +18,8 @@ from typing import Any
 
 _HERE = str(Path(__file__).resolve().parents[1])
 _STDLIB = str(Path(sysconfig.get_paths()["stdlib"]).resolve())
+# The modules through which an import goes: the code that asks stands beyond them.
+_HOOKS = frozenset({"stand_ins.py", "absent_modules.py", "lazy_packages.py", "device_doors.py"})
 # Never stood in for in part, nor tampered with: Triton itself, and what carries compiled code.
 LEFT_ALONE = frozenset({"triton", "torch", "numpy", "occupancy_cli"})
 
@@ -122,7 +124,7 @@ def guarded(frame: FrameType | None, target: str) -> bool:
         file = frame.f_code.co_filename
         if not file.startswith("<frozen importlib"):
             if file.startswith(_HERE):
-                if not file.endswith("stand_ins.py"):
+                if Path(file).name not in _HOOKS:
                     return False  # beyond it lies this tool
             elif any(first <= frame.f_lineno <= last for first, last in _guarded_lines(file)):
                 return True
@@ -136,7 +138,7 @@ def importer_is_left_alone(frame: FrameType | None) -> bool:
     """Whether the import comes from the standard library, this tool, Triton or another package that is whole."""
     # Frozen import machinery and generated code ("<string>") speak for who called them.
     while frame is not None and (
-        frame.f_code.co_filename.startswith("<") or Path(frame.f_code.co_filename).name == "stand_ins.py"
+        frame.f_code.co_filename.startswith("<") or Path(frame.f_code.co_filename).name in _HOOKS
     ):
         frame = frame.f_back
     if frame is None:

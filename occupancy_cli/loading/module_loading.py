@@ -14,9 +14,11 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import re
 import sys
 import sysconfig
 import traceback
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +26,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.loading.stand_ins import StandIns, ValueNeeded, hooked
-from occupancy_cli.loading.torch_answers import Device
+from occupancy_cli.loading.absent_modules import hooked
+from occupancy_cli.loading.stand_ins import StandIns, ValueNeeded
+from occupancy_cli.loading.target_gpu import TargetGpu
+from occupancy_cli.loading.torch_answers import had_a_gpu
 
 MOST_CHOICES = 5
 MOST_NAMES = 8
@@ -101,12 +105,12 @@ class LoadedModule:
 
 
 _baseline: set[str] = set()
-_plain: dict[tuple[str, Device], Modules] = {}
-_entries: dict[tuple[str, Device], LoadedModule] = {}
+_plain: dict[tuple[str, TargetGpu], Modules] = {}
+_entries: dict[tuple[str, TargetGpu], LoadedModule] = {}
 _current: list[Modules] = []
 
 
-def load(source: Mapping[str, Any], device: Device) -> LoadedModule:
+def load(source: Mapping[str, Any], device: TargetGpu) -> LoadedModule:
     """The module of `source` (`file` or `module`, and `kernel`) as it loads for `device`, and its modules swapped in.
 
     Tried plainly first. When that fails, with stand-ins for what is missing; the module may then fail below the
@@ -199,7 +203,8 @@ def locate(path: Path) -> tuple[Path, str]:
             break
     parts = path.relative_to(root).with_suffix("").parts
     if not all(part.isidentifier() for part in parts):
-        return path.parent, path.stem
+        # "moe_v1.2.py", "my kernel.py": no import can name it, and a dot in its name is not a package.
+        return path.parent, re.sub(r"\W", "_", f"_{path.stem}_{zlib.crc32(str(path).encode()):x}")
     return root, ".".join(parts).removesuffix(".__init__")
 
 
@@ -256,7 +261,7 @@ def _execute(spec: importlib.machinery.ModuleSpec) -> ModuleType:
     return module
 
 
-def _with_stand_ins(source: Mapping[str, Any], device: Device, plain: Exception) -> LoadedModule:
+def _with_stand_ins(source: Mapping[str, Any], device: TargetGpu, plain: Exception) -> LoadedModule:
     failures: list[str] = []
     found = _try_stand_ins(source, device, failures)
     if found is not None:
@@ -269,9 +274,9 @@ def _with_stand_ins(source: Mapping[str, Any], device: Device, plain: Exception)
     raise ImportError(" ".join(f"{type(plain).__name__}: {plain}{second}".split())) from plain
 
 
-def _try_stand_ins(source: Mapping[str, Any], device: Device, failures: list[str]) -> LoadedModule | None:
+def _try_stand_ins(source: Mapping[str, Any], device: TargetGpu, failures: list[str]) -> LoadedModule | None:
     """The first way of standing in that gives the kernel; else the first that gives something of its name."""
-    # A PyTorch without a GPU would answer for this machine, its stand-in answers for the target.
+    # A PyTorch without a GPU answers for the target, but has no tensors there: its stand-in has all.
     ways: list[tuple[str, ...]] = [("torch",), ()] if _torch_without_gpu() else [()]
     second_best: LoadedModule | None = None
     for hidden in ways:
@@ -286,14 +291,14 @@ def _try_stand_ins(source: Mapping[str, Any], device: Device, failures: list[str
 
 
 def _attempt(
-    source: Mapping[str, Any], device: Device, hidden: tuple[str, ...], guards: bool, failures: list[str]
+    source: Mapping[str, Any], device: TargetGpu, hidden: tuple[str, ...], guards: bool, failures: list[str]
 ) -> LoadedModule | None:
     if source["file"]:
         _, name = locate(Path(source["file"]))
     else:
         name = str(source["module"])
     packages = (name.partition(".")[0],) if "." in name else ()
-    used = StandIns(packages, hidden, device, guards, target=name)
+    used = StandIns(packages, hidden, guards, target=name)
     modules = Modules(_root_of(source), used)
     _switch(modules)
     module: ModuleType | None = None
@@ -359,7 +364,7 @@ def _torch_without_gpu() -> bool:
     try:
         import torch
 
-        return not torch.cuda.is_available()
+        return not had_a_gpu(torch)
     except (ImportError, OSError, AttributeError, RuntimeError):
         return False
 

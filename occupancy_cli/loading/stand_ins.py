@@ -1,4 +1,4 @@
-"""Loading a kernel's module where what it imports is missing: stand-ins for the missing modules.
+"""Stand-ins for what a kernel's module imports and is missing: the objects, and what was decided on their word.
 
     with standing_in(packages=["vllm"]) as used:
         module = importlib.import_module("vllm.v1.attention.ops.triton_decode_attention")
@@ -7,54 +7,37 @@
 
 A stand-in takes every form in which a module's top level uses what it imports: attributes and calls chain to further
 stand-ins; it decorates (and leaves what it decorates as it is), serves as a base class, annotation, default, context
-manager or dictionary key. Asked for a decision it says no, and the choice is recorded. What PyTorch would say of the
-target GPU (its compute capability, SM count, shared memory) and of its own types (`torch.finfo`) it says.
+manager or dictionary key. Asked for a decision it says no, and the choice is recorded. What the missing package would
+say of the target GPU (see `target_gpu`), and PyTorch of its own types (`torch.finfo`), it says.
 
-What is stood in for:
-
-- a module that is not installed, unless its import is guarded (`try: import x ... except ImportError`): there the
-  module's own answer to its absence is what counts. PyTorch is the exception, as Triton's users do have it.
-- the `__init__` of `packages`: their modules import each other from their files, and what an `__init__` would
-  re-export is fetched from where its source says it comes from. It is executed only if that does not tell.
-- what a module other than the kernel's own would have defined below the line at which it failed.
-
-After loading, stand-ins are sealed: a value that is then needed of one (a constexpr, a global of a JIT function, an
-autotune config, a heuristic's result) is a `ValueNeeded` that names it. Nothing that a stand-in said by guess can
-reach a compile.
+Which modules are stood in for is told by `absent_modules`, whose import hooks put these objects in place. After
+loading, stand-ins are sealed: a value that is then needed of one (a constexpr, a global of a JIT function, an autotune
+config, a heuristic's result) is a `ValueNeeded` that names it. Nothing that a stand-in said by guess can reach a
+compile.
 """
 
 from __future__ import annotations
 
 import abc
 import ast
-import contextlib
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import re
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.loading.import_facts import (
-    LEFT_ALONE,
-    exports_of,
-    guarded,
-    importer_is_left_alone,
-    only_asked,
-    syntax_tree,
-)
-from occupancy_cli.loading.torch_answers import ABSENT, NOT_KNOWN, TORCH_VERSION, Device, known
+from occupancy_cli.loading.device_doors import known
+from occupancy_cli.loading.import_facts import syntax_tree
+from occupancy_cli.loading.torch_answers import ABSENT, NOT_KNOWN, TORCH_VERSION
 
 MAX_CHAIN = 40
 MAX_SUPPLIED = 50
+_COMPILING = ("occupancy_cli.compile.triton_front", "occupancy_cli.compile.kernel_layers")
 
 
 class ValueNeeded(InputError):
@@ -71,7 +54,6 @@ class StandIns:
 
     packages: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    device: Device | None = None
     guards: bool = True
     target: str = ""
     sealed: bool = False
@@ -116,10 +98,10 @@ class StandIns:
         return f"{parts[0]} is a stand-in"
 
     def child(self, path: str) -> Any:
-        """The stand-in for `path`, always the same one; PyTorch's own answer where that is known."""
+        """The stand-in for `path`, always the same one; the missing package's own answer where that is known."""
         if path in self.objects:
             return self.objects[path]
-        answer = known(path, self.device)
+        answer = known(path)
         self.objects[path] = answer if answer is not NOT_KNOWN else StandIn(self, path)
         return self.objects[path]
 
@@ -323,7 +305,7 @@ def _triton_asks(frame: FrameType) -> bool:
 def _triton_compiles_it(frame: FrameType) -> bool:
     """Whether the compiler asks, at work on a value, or this tool; `triton.runtime.jit` only looks at what is named."""
     name = str(frame.f_globals.get("__name__", ""))
-    return name.startswith(("triton.", "occupancy_cli.compile.triton_front")) and name != "triton.runtime.jit"
+    return name.startswith(("triton.", *_COMPILING)) and name != "triton.runtime.jit"
 
 
 def _any_schema(*_: Any) -> Any:
@@ -447,10 +429,7 @@ def _unpacked_into(frame: FrameType) -> int | None:
     return None
 
 
-# --- modules ---------------------------------------------------------------------------------------------------------
-
-
-def _stand_in_module(owner: StandIns, name: str) -> ModuleType:
+def stand_in_module(owner: StandIns, name: str) -> ModuleType:
     """A module of type `ModuleType` itself (Triton asks for exactly that) whose every attribute is a stand-in."""
     module = ModuleType(name)
 
@@ -466,295 +445,3 @@ def _stand_in_module(owner: StandIns, name: str) -> ModuleType:
     module.__getattr__ = attribute  # type: ignore[method-assign]
     module.__path__ = []
     return module
-
-
-class _StandInLoader(importlib.abc.Loader):
-    def __init__(self, owner: StandIns) -> None:
-        self._owner = owner
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _stand_in_module(self._owner, spec.name)
-
-    def exec_module(self, _module: ModuleType) -> None:
-        return None
-
-
-class _TolerantLoader(importlib.abc.Loader):
-    """Executes a module; what it would have defined after the line at which it fails is stood in for."""
-
-    def __init__(self, owner: StandIns, inner: importlib.abc.Loader) -> None:
-        self._owner = owner
-        self._inner = inner
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._inner.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        try:
-            self._inner.exec_module(module)
-        except (Exception, SystemExit) as bad:
-            if isinstance(bad, ImportError) and self._owner.guards and guarded(sys._getframe(1), self._owner.target):
-                raise
-            if self._owner.supply(bad):
-                self.exec_module(module)
-                return
-            stand_in_for_rest(self._owner, module, bad)
-
-    def __getattr__(self, name: str) -> Any:
-        # get_source and its kin, for inspect and linecache.
-        return getattr(self._inner, name)
-
-
-def stand_in_for_rest(owner: StandIns, module: ModuleType, bad: BaseException) -> None:
-    """Make every attribute that `module` did not come to define a stand-in."""
-    name = module.__name__
-    line = _line_in(module, bad)
-    owner.reasons[name] = f"stopped loading{f' at line {line}' if line else ''}: {_sentence(bad)}"
-    before = module.__dict__.get("__getattr__")
-
-    def attribute(attr: str) -> Any:
-        if attr.startswith("__") and attr.endswith("__"):
-            raise AttributeError(attr)
-        if before is not None:
-            with contextlib.suppress(AttributeError):
-                return before(attr)
-        return owner.child(f"{name}.{attr}")
-
-    module.__getattr__ = attribute  # type: ignore[method-assign]
-
-
-def _line_in(module: ModuleType, bad: BaseException) -> int | None:
-    file = getattr(module, "__file__", None)
-    trace, line = bad.__traceback__, None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file and trace.tb_frame.f_code.co_name == "<module>":
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-def _sentence(bad: BaseException) -> str:
-    text = (bad.problem if isinstance(bad, InputError) else str(bad)).strip().splitlines()
-    return f"{type(bad).__name__}: {text[-1].strip()[:200]}" if text else type(bad).__name__
-
-
-class _LazyLoader(importlib.abc.Loader):
-    """A package whose `__init__` is read, and executed only if reading does not tell where a name comes from."""
-
-    def __init__(self, owner: StandIns, origin: Path) -> None:
-        self._owner = owner
-        self._origin = origin
-
-    def create_module(self, _spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        lazy = _LazyPackage(self._owner, module, self._origin)
-        module.__getattr__ = lazy.attribute  # type: ignore[method-assign]
-
-    def get_source(self, _name: str) -> str:
-        return self._origin.read_text(encoding="utf-8", errors="replace")
-
-
-class _LazyPackage:
-    def __init__(self, owner: StandIns, module: ModuleType, origin: Path) -> None:
-        self._owner = owner
-        self._module = module
-        self._origin = origin
-        self._executed = False
-        self._asked: set[str] = set()
-
-    def attribute(self, name: str) -> Any:
-        """What the package would define as `name`."""
-        full = f"{self._module.__name__}.{name}"
-        if name in self._asked:  # asked again while it is being looked for: a circle of imports
-            raise AttributeError(full)
-        self._asked.add(name)
-        try:
-            return self._find(name)
-        finally:
-            self._asked.discard(name)
-
-    def _find(self, name: str) -> Any:
-        package = self._module.__name__
-        exports = exports_of(self._origin)
-        if name == "__all__":
-            if exports.all is None:
-                self._execute()
-                return [n for n in vars(self._module) if not n.startswith("_")]
-            return list(exports.all)
-        if name in exports.constants:
-            return exports.constants[name]
-        if name in exports.sources:
-            level, source, original = exports.sources[name]
-            value = self._fetch(level, source, original)
-            if value is not NOT_KNOWN:
-                setattr(self._module, name, value)
-                return value
-        if name not in exports.assigned and importlib.util.find_spec(f"{package}.{name}") is not None:
-            return importlib.import_module(f"{package}.{name}")
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        if name not in exports.sources and name not in exports.assigned:
-            for level, source in exports.stars:
-                value = self._fetch(level, source, name)
-                if value is not NOT_KNOWN:
-                    return value
-            if not exports.has_getattr:
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        self._execute()
-        if name in vars(self._module):
-            return vars(self._module)[name]
-        own = self._own_getattr
-        if own is not None:
-            return own(name)
-        if package in self._owner.reasons:
-            return self._owner.child(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-
-    def _fetch(self, level: int, source: str, name: str) -> Any:
-        """`name` of the module that `from source import name` in this package names."""
-        base = self._module.__name__.split(".")
-        base = base[: len(base) - (level - 1)] if level else []
-        dotted = ".".join([*base, *([source] if source else [])])
-        if dotted == self._module.__name__:
-            try:
-                return importlib.import_module(f"{dotted}.{name}")
-            except ImportError:
-                return NOT_KNOWN
-        try:
-            return getattr(importlib.import_module(dotted), name)
-        except AttributeError:
-            pass
-        try:
-            return importlib.import_module(f"{dotted}.{name}")
-        except ImportError:
-            return NOT_KNOWN
-
-    _own_getattr: Callable[[str], Any] | None = None
-
-    def _execute(self) -> None:
-        """Run the `__init__` after all, in place."""
-        if self._executed:
-            return
-        self._executed = True
-        ours = self._module.__dict__.get("__getattr__")
-        try:
-            code = compile(self._origin.read_bytes(), str(self._origin), "exec", dont_inherit=True)
-            exec(code, self._module.__dict__)
-        except (Exception, SystemExit) as bad:  # noqa: BLE001 (recorded as the reason)
-            line = _line_in(self._module, bad)
-            at = f" at line {line}" if line else ""
-            self._owner.reasons[self._module.__name__] = f"stopped loading{at}: {_sentence(bad)}"
-        finally:
-            found = self._module.__dict__.get("__getattr__")
-            if found is not ours:
-                self._own_getattr = found
-            if ours is not None:
-                self._module.__getattr__ = ours  # type: ignore[method-assign]
-
-
-# --- the import hooks ------------------------------------------------------------------------------------------------
-
-
-class _FirstFinder(importlib.abc.MetaPathFinder):
-    """Before the usual finders: hidden modules, packages whose `__init__` waits, modules that may fail in part."""
-
-    def __init__(self, owner: StandIns) -> None:
-        self._owner = owner
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        top = fullname.partition(".")[0]
-        if top in self._owner.hidden:
-            if not importer_is_left_alone(sys._getframe(1)):
-                self._owner.reasons.setdefault(top, "has no GPU here to answer for")
-            return importlib.machinery.ModuleSpec(fullname, _StandInLoader(self._owner), is_package=True)
-        if top in LEFT_ALONE or top in sys.stdlib_module_names:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader) or spec.origin is None:
-            return None
-        if Path(spec.origin).name == "__init__.py" and top in self._owner.packages:
-            lazy = importlib.machinery.ModuleSpec(
-                fullname, _LazyLoader(self._owner, Path(spec.origin)), origin=spec.origin, is_package=True
-            )
-            lazy.submodule_search_locations = list(spec.submodule_search_locations or ())
-            lazy.has_location = True
-            return lazy
-        if fullname != self._owner.target:
-            spec.loader = _TolerantLoader(self._owner, spec.loader)
-        return spec
-
-
-class _LastFinder(importlib.abc.MetaPathFinder):
-    """After the usual finders: a stand-in for what none of them found."""
-
-    def __init__(self, owner: StandIns) -> None:
-        self._owner = owner
-
-    def find_spec(
-        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        owner = self._owner
-        wanted = owner.target
-        if fullname == wanted or wanted.startswith(f"{fullname}.") or only_asked(sys._getframe(1)):
-            return None
-        top = fullname.partition(".")[0]
-        if top in sys.stdlib_module_names or importer_is_left_alone(sys._getframe(1)):
-            return None
-        if owner.guards and top != "torch" and guarded(sys._getframe(1), owner.target):
-            return None
-        parent = fullname.rpartition(".")[0]
-        if not (parent and isinstance(_loader_of(parent), _StandInLoader)):
-            owner.reasons.setdefault(
-                fullname, "is not installed" if parent == "" else f"is not in {parent} as installed"
-            )
-        return importlib.machinery.ModuleSpec(fullname, _StandInLoader(owner), is_package=True)
-
-
-def _loader_of(name: str) -> Any:
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    return getattr(spec, "loader", None)
-
-
-@contextlib.contextmanager
-def hooked(owner: StandIns) -> Iterator[None]:
-    """While active, imports are answered with `owner`'s stand-ins where they would fail."""
-    first, last = _FirstFinder(owner), _LastFinder(owner)
-    for (module, name), stand_in in owner.supplied.items():
-        setattr(sys.modules[module], name, stand_in)
-    sys.meta_path.insert(0, first)
-    sys.meta_path.append(last)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(first)
-        sys.meta_path.remove(last)
-        for (module, name), stand_in in owner.supplied.items():
-            # Nothing of it stays behind in a module that others use.
-            if getattr(sys.modules.get(module), name, None) is stand_in:
-                delattr(sys.modules[module], name)
-
-
-@contextlib.contextmanager
-def standing_in(
-    *,
-    packages: Iterable[str] = (),
-    hidden: Iterable[str] = (),
-    device: Device | None = None,
-    guards: bool = True,
-    target: str = "",
-) -> Iterator[StandIns]:
-    """While active, imports that would fail give stand-ins; sealed at the end.
-
-    `packages` are top-level packages whose `__init__` files are to be read, not run; `hidden` installed ones to stand
-    in for all the same; `device` answers for the GPU; with `guards` a guarded import of something missing fails, as it
-    would; `target` is the module that is being loaded, which is never stood in for.
-    """
-    used = StandIns(tuple(packages), tuple(hidden), device, guards, target)
-    with hooked(used):
-        yield used
-    used.sealed = True

@@ -63,7 +63,7 @@ class CtaWork:
     `loads_by_axes` pairs bytes that an iteration (without a loop, a CTA) loads with the grid axes that their addresses
     depend on, each with how many neighbouring programs share them (1: each its own); None for axes that cannot be told.
     `dram_share` is what such loads reach of the theoretical memory bandwidth, by how many bytes they take beside one
-    another. `timing` is the simulation of the kernel's SASS (`pipeline`), for one GPU.
+    another. `timing` is the simulation of the kernel's SASS (`sm_simulation`), for one GPU.
     """
 
     prologue_bytes: float | None = None

@@ -1,4 +1,4 @@
-"""The cycles of a CTA by the CTAs that share its SM: what `model.pipeline` simulates once for a kernel and a GPU, and
+"""The cycles of a CTA by the CTAs that share its SM: what `sm_simulation` finds once for a kernel and a GPU, and
 what times of launches are then read from."""
 
 from __future__ import annotations

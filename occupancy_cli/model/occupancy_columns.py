@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.occupancy import (
+from occupancy_cli.model.cluster_rules import cluster_refusal
+from occupancy_cli.model.cta_demands import (
     CLUSTER,
     CTAS,
     LAUNCH_MOST,
@@ -28,7 +29,6 @@ from occupancy_cli.model.occupancy import (
     TMEM_MIN_COLUMNS,
     WARP_THREADS,
     WARPS,
-    cluster_refusal,
 )
 
 Ints = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.source.kernel_text import NOTEBOOK
 from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
 from occupancy_cli.spec.settings import split_outside_brackets
-from occupancy_cli.spec.yaml_reader import Document, find_file
+from occupancy_cli.yaml_reader import Document, find_file
 
 SHIPPED_KERNEL = "sparse_mla_decode"
 _ARGUMENT = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<type>[^=@]+)(?:@(?P<align>\d+))?(?:=(?P<value>.+))?$")

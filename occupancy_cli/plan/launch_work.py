@@ -26,7 +26,7 @@ from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, value_of
 from occupancy_cli.spec.expression_columns import column_of, evaluate, spread
 from occupancy_cli.spec.expressions import Expression, parse_expression
 from occupancy_cli.spec.kernel_spec import Launch, Ragged
-from occupancy_cli.spec.yaml_reader import KeyPath
+from occupancy_cli.yaml_reader import KeyPath
 
 MAX_RAGGED_CTAS = 2_000_000
 

@@ -38,7 +38,7 @@ from occupancy_cli.spec.expression_columns import Column, Value, at, codes, colu
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.kernel_spec import Argument, EachValue
 from occupancy_cli.spec.settings import Setting, one_value
-from occupancy_cli.spec.yaml_reader import KeyPath
+from occupancy_cli.yaml_reader import KeyPath
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

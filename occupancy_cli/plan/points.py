@@ -18,13 +18,14 @@ from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelInput, KernelRef, parse_ref
 from occupancy_cli.plan.source_configs import SourceConfigs, file_to_load, source_configs
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.kernel_spec import Argument, ConfigProduct, ConfigTable, EachValue, Launch
 from occupancy_cli.spec.settings import Setting, knob_settings, shape_settings
-from occupancy_cli.spec.yaml_reader import KeyPath
+from occupancy_cli.yaml_reader import KeyPath
 
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
@@ -93,11 +94,6 @@ class Kernel:
 Describe = Callable[[KernelSource, Target], KernelDescription]
 ValueOf = Callable[[KernelInput, Any, Mapping[str, Any], KeyPath], Any]
 """What gives an expression its value: `value_of` at one point, or at many points at once (`point_table`)."""
-
-
-def target_of(gpu: GpuProfile) -> Target:
-    """What a kernel is compiled for, and what it may ask of the device. An unknown SM count is given as 1."""
-    return Target(gpu.arch, gpu.limits.shared_per_cta_optin_bytes, gpu.sm_count or 1, gpu.limits.registers_per_sm)
 
 
 def kernel_source(ref: KernelRef) -> KernelSource:
@@ -250,9 +246,7 @@ def make_point(
     names = names_of(kernel, settings, config, override)
     main = plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
     followers = tuple(plan_launch(kernel, site, names, first_config(site), gpu, None) for site in kernel.followers)
-    shown = dict(main.request.constexprs) | {
-        n: v for n, v in {**DEFAULTS, **dict(main.request.options)}.items() if n in LAUNCH_OPTIONS
-    }
+    shown = {**dict(main.request.constexprs), **DEFAULTS, **dict(main.request.options)}
     return Point(
         knobs={n: settings[n] for n in spec.knobs},
         shapes={n: settings[n] for n in spec.shapes},
@@ -364,6 +358,9 @@ def _request(
             arguments.append(value if name in specialized else replace(value, specializes=False))
     constexprs = constexprs_of(given, site, names, config)
     options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
+    if not at:
+        # What else a triton.Config sets goes to the launcher, as the autotuner passes it: the back end's own options.
+        options |= {n: names[n] for n in config if n not in {*options, *constexprs, *site.description.arguments}}
     request = CompileRequest(
         site.source,
         target_of(gpu),

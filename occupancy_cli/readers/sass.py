@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.cta_work import LoopMix
-from occupancy_cli.model.sm_simulation import Step, WarpPath, access_bytes, matrix_bytes, unit_of
+from occupancy_cli.model.instruction_costs import Step, access_bytes, matrix_bytes, unit_of
+from occupancy_cli.model.sm_simulation import WarpPath
 
 
 @dataclass(frozen=True)

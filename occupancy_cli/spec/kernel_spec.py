@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.model.launch_options import check_launch_option
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.yaml_reader import Document, KeyPath, dotted, load_yaml
+from occupancy_cli.yaml_reader import Document, KeyPath, dotted, load_yaml
 
 SCHEMA = "occupancy/kernel-spec/1"
 PLACEHOLDER = "FILL:"
@@ -293,7 +293,7 @@ def _check_filled(document: Document) -> None:
     left = places(document.data, ())
     if left:
         count = "1 place is" if len(left) == 1 else f"{len(left)} places are"
-        named = [f"line {document.lines.get(at, '?')}: {dotted(at)}" for at in left]
+        named = [f"line {document.line(at) or '?'}: {dotted(at)}" for at in left]
         more = f"\nand {len(named) - 40} more" if len(named) > 40 else ""
         hint = "\n".join(named[:40]) + more
         raise InputError(f"{count} still to be filled", where=document.where(left[0]), hint=hint, places=named)

@@ -47,10 +47,11 @@ def matmul(a, b, out, k, BLOCK: tl.constexpr):
 def tensor(element):
     return triton_front.TensorStandIn(element, 16)
 
-triton_front.install_driver(120, 101376, 188, 65536)
+triton_front.install_driver(triton_front.TargetGpu(120, 101376, 188, 65536))
 add.warmup(tensor("fp32"), tensor("fp32"), tensor("fp32"), 4096, BLOCK=1024, grid=(1,), num_warps=4)
 matmul.warmup(tensor("bf16"), tensor("bf16"), tensor("fp32"), 4096, BLOCK=64, grid=(1,), num_warps=4, num_stages=3)
-triton_front.install_driver(90, 232448, 132, 65536)
+triton_front.install_driver(triton_front.TargetGpu(90, 232448, 132, 65536))
+add.device_caches.clear()  # both are device 0
 add.warmup(tensor("fp32"), tensor("fp32"), tensor("fp32"), 4096, BLOCK=1024, grid=(1,), num_warps=8)
 """
 

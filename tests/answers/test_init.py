@@ -14,7 +14,7 @@ from locations import ROOT
 from occupancy_cli.answers.spec_skeleton import write_skeleton
 from occupancy_cli.errors import InputError
 from occupancy_cli.spec.kernel_spec import load_spec
-from occupancy_cli.spec.yaml_reader import load_yaml
+from occupancy_cli.yaml_reader import load_yaml
 
 PLACE = re.compile(r'"FILL: [^"]*\(e\.g\. ([^)"]*)\)"')
 KERNEL = """
@@ -96,7 +96,7 @@ def test_a_skeleton_is_refused_until_it_is_filled(norm_file: Path) -> None:
     assert done.stdout == "norm.yaml: 3 places to fill (FILL:), then: occupancy analyze norm.yaml\n"
     path = norm_file.parent / "norm.yaml"
     load_yaml(path)  # valid YAML as it is
-    with pytest.raises(InputError, match=r"norm\.yaml:\d+: shapes\.n_cols: 3 places are still to be filled") as caught:
+    with pytest.raises(InputError, match=r"norm\.yaml:\d+:\d+: shapes\.n_cols: 3 places are still to") as caught:
         load_spec(path)
     assert "shapes.rows_total" in str(caught.value)
     refused = run("analyze", "norm.yaml", cwd=norm_file.parent)

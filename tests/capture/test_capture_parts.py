@@ -16,7 +16,7 @@ from occupancy_cli.capture.captured_spec import Captured, captured_from
 from occupancy_cli.capture.traced_grid import TracedInt, traced_axes
 from occupancy_cli.source.removed_apis import REMOVED, explain, explain_failure
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.yaml_reader import parse_yaml
+from occupancy_cli.yaml_reader import parse_yaml
 
 TRITON = tuple(int(part) for part in importlib.metadata.version("triton").split(".")[:2])
 

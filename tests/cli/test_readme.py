@@ -1,7 +1,7 @@
 """The README's console blocks are what the commands really print, on a terminal of 100 columns.
 
-`python tests/cli/test_readme.py --write` puts today's output in. What depends on the Triton version is held under
-the one that the README was written with.
+`PYTHONPATH=tests python tests/cli/test_readme.py --write` puts today's output in. What depends on the Triton version
+is held under the one that the README was written with.
 """
 
 from __future__ import annotations

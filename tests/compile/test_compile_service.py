@@ -81,7 +81,7 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
         tool = Path(triton_front.LOCATION) / "backends/nvidia/bin/cuobjdump"
         for message in json.load(sys.stdin):
             request = from_plain(CompileRequest, message)
-            triton_front.install_driver(**message["target"])
+            triton_front.install_driver(triton_front.TargetGpu(**message["target"]))
             kernel = worker._kernel(request.source)
             values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
             values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
@@ -183,7 +183,7 @@ def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, 
         from triton.backends.nvidia.compiler import CUDABackend
         outside_reads.install()
         asked = from_json(CompileRequest, sys.stdin.read())
-        triton_front.install_driver(**vars(asked.target))
+        triton_front.install_driver(asked.target)
         kernel = worker._kernel(asked.source)
         values = {"x_ptr": triton_front.TensorStandIn("fp32", 16), "n": 4096, "BLOCK": 64}
         """
@@ -233,7 +233,7 @@ def test_what_is_kept_is_found_by_a_launch(kernel_file: Path, tmp_path: Path) ->
         from occupancy_cli.loading import outside_reads
         outside_reads.install()
         request = from_json(CompileRequest, sys.stdin.read())
-        triton_front.install_driver(**vars(request.target))
+        triton_front.install_driver(request.target)
         _, jit = triton_front.layers(worker._kernel(request.source))
         values = {a.name: worker._stand_in(a) for a in request.arguments}
         jit.warmup(grid=(1,), **values, **dict(request.constexprs), **dict(request.options))
@@ -254,7 +254,7 @@ def test_values_of_one_class_specialize_alike_in_this_triton(kernel_file: Path) 
         sys.path.insert(0, {str(kernel_file.parent)!r})
         from occupancy_cli.compile import triton_front as front
         import small
-        front.install_driver(120, 101376, 188, 65536)
+        front.install_driver(front.TargetGpu(120, 101376, 188, 65536))
         for value in {values}:
             print(front.specialization_key(small.plain, dict(x_ptr=front.TensorStandIn("fp32", 16), n=value, BLOCK=32)))
         """
@@ -518,7 +518,7 @@ def test_what_fails_around_the_kernel_is_said_with_its_place(tmp_path: Path) -> 
         )
     assert reads.kind == "input"
     assert reads.message.startswith("the heuristic that sets EVEN reads SPLIT_K, which has no value")
-    assert sets.message.startswith("TILE is set, but is neither a parameter of the kernel nor a launch option")
+    assert sets.message.startswith("TILE is set, but is neither a parameter of sets nor a launch option of Triton")
     assert divides.message.startswith("ZeroDivisionError: ")
     assert divides.message.endswith("@triton.heuristics({'OTHER': lambda args: 1 // 0}) (around.py:11)")
 
@@ -716,7 +716,9 @@ def test_what_a_kernel_asked_its_gpu_holds_for_such_gpus_alone(tmp_path: Path) -
             tl.store(x_ptr + at, PROGRAMS)
     """
     asking = broken(tmp_path, textwrap.dedent(asks), "asking.py")
-    silent = broken(tmp_path, KERNEL, "silent.py")
+    # In a folder of its own: files of one folder may import each other, so that what one asked counts for all.
+    (tmp_path / "silent").mkdir()
+    silent = broken(tmp_path / "silent", KERNEL, "silent.py")
     targets = [target_of(load_gpu(name)) for name in ("5090", "rtx-pro-6000")]
     arguments = (ArgumentValue("x_ptr", "*i32"), ArgumentValue("n", "i32", 4096))
 

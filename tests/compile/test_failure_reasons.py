@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from occupancy_cli.compile.failure_reasons import MAX_CHARACTERS, diagnostic, reason
+from occupancy_cli.compile.failure_reasons import MAX_CHARACTERS, diagnostic, place, reason
 
 KERNEL = "def kernel(x):\n    y = x + 1\n    return missing(y)\n"
 
@@ -34,13 +34,13 @@ def test_the_innermost_error_and_its_line() -> None:
             raise CompilationError("def outer():\n    kernel()\n", node(2)) from cause
     except CompilationError as bad:
         assert reason(bad) == (
-            "ValueError: arange's range must be a power of 2, at line 3 of the function: return missing(y)"
+            "ValueError: arange's range must be a power of 2, at line 3 of kernel: return missing(y)"
         )
 
 
 def test_a_wrapped_repr_is_taken_out_of_its_wrapping() -> None:
     bad = CompilationError(KERNEL, node(3), repr(NameError("missing is not defined")))
-    assert reason(bad) == "NameError: missing is not defined, at line 3 of the function: return missing(y)"
+    assert reason(bad) == "NameError: missing is not defined, at line 3 of kernel: return missing(y)"
     # The sentence of an error that prints itself without a name stays as it is.
     assert reason(CompilationError(KERNEL, node(2), "needs the value of a.b")).startswith("needs the value of a.b, at")
 
@@ -74,3 +74,11 @@ def test_an_error_without_words_shows_its_line() -> None:
 def test_one_line_of_bounded_length() -> None:
     text = reason(ValueError("a\nb\n" + "long " * 1000))
     assert "\n" not in text and len(text) <= MAX_CHARACTERS
+
+
+def test_the_line_names_the_helper_that_it_stands_in() -> None:
+    helper = "@triton.jit\ndef helper(x):\n    return missing(x)\n"
+    outer = CompilationError(KERNEL, node(2), None)
+    outer.__cause__ = CompilationError(helper, node(3), "missing is not defined")
+    assert place(outer) == ", at line 3 of helper: return missing(x)"
+    assert place(ValueError("nowhere")) == ""

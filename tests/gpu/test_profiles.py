@@ -7,17 +7,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError
-from occupancy_cli.gpu import profiles
+from occupancy_cli.gpu import profile_files, profiles
+from occupancy_cli.gpu.profile_files import GPU_VALUES, LIMIT_VALUES
 from occupancy_cli.gpu.profiles import (
     DEFAULT_GPU,
     PROFILE_DIRS_VARIABLE,
     STATUSES,
+    ComputeCapability,
     GpuProfile,
     list_compute_capabilities,
     list_gpus,
@@ -25,6 +26,7 @@ from occupancy_cli.gpu.profiles import (
     load_gpu,
     normalized,
 )
+from occupancy_cli.yaml_reader import Document, load_yaml
 
 SHIPPED = shipped_dir("hw_profiles")
 GPUS = list_gpus()
@@ -39,10 +41,49 @@ def no_user_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_turing_to_blackwell_ultra_are_there() -> None:
-    assert len(GPUS) == len(list(SHIPPED.glob("*.yaml"))) >= 37
+    assert len(GPUS) == len(list(SHIPPED.glob("*.yaml"))) >= 80
     assert {gpu.compute_capability for gpu in GPUS} >= {
-        "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1",
+        "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1",
     }  # fmt: skip
+
+
+# What may stand as a source. Shops, news, rumours and data bases of specifications are none: nobody there has read the
+# figure from a device or answers for it, and they copy each other's mistakes.
+KINDS = {
+    "document": (  # NVIDIA's own
+        "https://developer.nvidia.com/", "https://docs.nvidia.com/", "https://images.nvidia.com/",
+        "https://www.nvidia.com/", "https://github.com/NVIDIA/", "CUDA Toolkit", "Nsight Compute",
+    ),
+    "reading": (  # what a driver says of a device, printed as it came
+        "deviceQuery (CUDA samples)", "cudaGetDeviceProperties", "https://github.com/thamada/nvidia-smi/",
+        "https://github.com/openxla/xla/", "https://github.com/Jumperkables/cuda-benchmarking/",
+        "https://github.com/aalanwyr/face2cuda/", "https://gist.github.com/atinfinity/", "validation/h200/results/",
+    ),
+    "timing": (  # a microbenchmark that is published with its method, or ours
+        "https://github.com/caps-tum/mt4g/", "https://github.com/markdewing/AI_kernels/", "https://arxiv.org/",
+        "https://chipsandcheese.com/", "https://github.com/YKTian-x2b/AmpereArchViaMicroBenchMark/",
+        "https://github.com/mredenti/PowerCapping/", "validation/",
+    ),
+}  # fmt: skip
+
+
+def kind_of(source: str) -> str | None:
+    return next((kind for kind, starts in KINDS.items() if source.startswith(starts)), None)
+
+
+def test_the_kinds_of_sources_tell_shops_from_documents() -> None:
+    assert kind_of("https://docs.nvidia.com/cuda/") == "document"
+    assert kind_of("validation/h200/results/detect.json") == "reading"
+    for other in ("https://www.techpowerup.com/gpu-specs/", "https://en.wikipedia.org/", "https://nvidia.com.example/",
+                  "https://github.com/lamonoai/gpumap/", "https://forums.developer.nvidia.com/t/1"):  # fmt: skip
+        assert kind_of(other) is None
+
+
+@pytest.mark.parametrize("limits", list_compute_capabilities(), ids=lambda c: c.compute_capability)
+def test_every_source_of_a_limit_is_of_a_known_kind(limits: ComputeCapability) -> None:
+    for name, entry in limits.provenance.items():
+        for source in (*entry.sources, *(s for other in entry.disputed for s in other.sources)):
+            assert kind_of(source), (name, source)
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda g: g.id)
@@ -53,13 +94,16 @@ def test_shipped_profile(gpu: GpuProfile) -> None:
     for name, entry in gpu.provenance.items():
         assert entry.status in STATUSES
         assert entry.sources or (entry.status == "assumed" and entry.note), name
-        for source in entry.sources:
-            assert source.startswith(("https://", "CUDA Toolkit", "Nsight Compute", "validation/")), source
+        kinds = {kind_of(source) for source in (*entry.sources, *(s for o in entry.disputed for s in o.sources))}
+        assert None not in kinds, (name, entry.sources)
+        own = {kind_of(source) for source in entry.sources}
+        assert entry.status != "documented" or "document" in own, name
+        assert entry.status != "measured" or own & {"reading", "timing"}, name
         if entry.disputed:
             assert len(entry.chosen_because) > 10, name
             owner = gpu if hasattr(gpu, name) else gpu.limits
             assert any(other.value != getattr(owner, name) for other in entry.disputed), name
-    for name in profiles._GPU_VALUES:
+    for name in GPU_VALUES:
         assert (getattr(gpu, name) is not None) == (name in gpu.provenance), name
     for name in gpu.tensor_formats_absent:
         assert getattr(gpu, f"{name}_dense_tflops", None) is None
@@ -72,7 +116,7 @@ def test_fp32_rate_follows_from_sms_and_clock(gpu: GpuProfile) -> None:
     if gpu.fp32_tflops is None or gpu.boost_clock_mhz is None:
         pytest.skip("the profile states no FP32 rate or no clock")
     assert gpu.sm_count is not None
-    lanes = 64 if gpu.compute_capability in ("7.5", "8.0") else 128  # CUDA guide, arithmetic throughput
+    lanes = 64 if gpu.compute_capability in ("7.0", "7.5", "8.0") else 128  # CUDA guide, arithmetic throughput
     computed = gpu.sm_count * lanes * 2 * gpu.boost_clock_mhz * 1e6 / 1e12
     assert computed == pytest.approx(gpu.fp32_tflops, rel=0.03)
 
@@ -87,13 +131,13 @@ def test_narrower_formats_are_faster(gpu: GpuProfile) -> None:
 
 
 @pytest.mark.parametrize("limits", list_compute_capabilities(), ids=lambda c: c.compute_capability)
-def test_limits_hang_together(limits: profiles.ComputeCapability) -> None:
+def test_limits_hang_together(limits: ComputeCapability) -> None:
     assert limits.max_threads_per_sm == 32 * limits.max_warps_per_sm
     assert limits.shared_per_cta_optin_bytes + limits.shared_reserved_per_cta_bytes == limits.shared_per_sm_bytes
     assert limits.carveouts_bytes[-1] == limits.shared_per_sm_bytes <= limits.unified_l1_shared_bytes
     assert limits.cluster_supported == (limits.arch >= 90) == (limits.max_cluster_size_portable is not None)
     assert (limits.tmem_columns_per_sm > 0) == (100 <= limits.arch < 120)
-    required = set(profiles._LIMIT_VALUES) - {"max_cluster_size_portable", "max_cluster_size_nonportable"}
+    required = set(LIMIT_VALUES) - {"max_cluster_size_portable", "max_cluster_size_nonportable"}
     assert required <= set(limits.provenance)
 
 
@@ -127,6 +171,8 @@ def test_disputed_sm_count_is_recorded_and_explained() -> None:
     assert load_gpu("b300").status("sm_count") == "assumed"
     assert load_gpu("sm120").status("sm_count") == "unknown"
     assert [d.value for d in load_gpu("5090").provenance["max_ctas_per_sm"].disputed] == [32]
+    # A figure of a shop or a data base alone is assumed, and says so.
+    assert load_gpu("5090").status("sm_count") == "measured" and load_gpu("5080").status("sm_count") == "assumed"
 
 
 # Names ----------------------------------------------------------------------------------------------------------------
@@ -157,6 +203,33 @@ def test_every_name_leads_to_its_profile(gpu: GpuProfile) -> None:
         ("A100", "a100-sxm-80gb"),
         ("Tesla T4", "t4"),
         ("dgx spark", "gb10"),
+        ("l20", "l20"),
+        ("a40", "a40"),
+        ("a10", "a10"),
+        ("a10g", "a10g"),
+        ("a6000", "rtx-a6000"),
+        ("rtx-a4000", "rtx-a4000"),
+        ("RTX A5000", "rtx-a5000"),
+        ("v100", "v100-sxm2-16gb"),
+        ("t4", "t4"),
+        ("h800", "h800-sxm"),
+        ("h20", "h20-96gb"),
+        ("h20e", "h20-141gb"),
+        ("h100-pcie", "h100-pcie"),
+        ("h100-nvl", "h100-nvl"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("gh200", "gh200-96gb"),
+        ("b200", "b200"),
+        ("b300", "b300"),
+        ("gb10", "gb10"),
+        ("5070 ti", "rtx-5070-ti"),
+        ("rtx-pro-4500", "rtx-pro-4500"),
+        ("rtx pro 6000 max-q", "rtx-pro-6000-max-q"),
+        ("4090 laptop", "rtx-4090-laptop"),
+        ("2080ti", "rtx-2080-ti"),
+        ("orin", "jetson-agx-orin-64gb"),
+        ("jetson thor", "jetson-thor"),
+        ("NVIDIA A40", "a40"),
     ],
 )
 def test_names_as_people_write_them(name: str, expected: str) -> None:
@@ -175,8 +248,8 @@ def test_a_miss_names_the_nearest() -> None:
         load_gpu("rtx 5091")
     assert caught.value.exit_code == 2
     assert "rtx-5090" in caught.value.hint
-    with pytest.raises(UnknownNameError, match=r"Known: 7\.5, 8\.0"):
-        load_gpu("sm70")
+    with pytest.raises(UnknownNameError, match=r"Known: 7\.0, 7\.5, 8\.0"):
+        load_gpu("sm71")
     with pytest.raises(UnknownNameError):
         load_gpu("")
     with pytest.raises(UnknownNameError, match="this machine's GPU"):
@@ -284,10 +357,10 @@ def test_the_good_file_is_good(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("sm_count:", "sm_counts:", "values: unknown key 'sm_counts'\nDid you mean sm_count"),
-        ("name: Mine", "nmae: Mine", "unknown key 'nmae'\nDid you mean name"),
+        ("sm_count:", "sm_counts:", "mine.yaml:7:3: values.sm_counts: unknown key 'sm_counts'\nDid you mean sm_count"),
+        ("name: Mine", "nmae: Mine", "mine.yaml:3:1: nmae: unknown key 'nmae'\nDid you mean name"),
         ("status: documented, sources: [page]}\n  sm", "stauts: documented}\n  sm", "unknown key 'stauts'"),
-        ("value: 10", "value: ten", "sm_count: a whole number is expected, not 'ten'"),
+        ("value: 10", "value: ten", "mine.yaml:7:14: values.sm_count.value: a whole number is expected, not 'ten'"),
         ("value: 10", "value: 10.5", "a whole number is expected, not 10.5"),
         ("value: 10", "value: -1", "a number above 0"),
         ("value: 10", "value: true", "a whole number is expected, not True"),
@@ -300,13 +373,13 @@ def test_the_good_file_is_good(tmp_path: Path) -> None:
         ('"9.0"', '"9"', "a compute capability such as '12.0'"),
         ('"9.0"', '"5.0"', "unknown compute capability '5.0'"),
         ("name: Mine\n", "", "the key 'name' is missing"),
-        ("name: Mine\n", "name: Mine\nname: Other\n", "the key 'name' is given twice"),
-        ("values:", "values: [", "is not valid YAML"),
+        ("name: Mine\n", "name: Mine\nname: Other\n", "mine.yaml:4:1: key 'name' is given twice"),
+        ("values:", "values: [", "not valid YAML"),
         ("value: 10, status: documented, sources: [page]", "value: 10, status: assumed, disputed: [{value: 9}]",
          "Add chosen_because"),
         ("name: Mine", "name: Mine\nextends: mine", "unknown GPU 'mine'"),
         ("name: Mine", "name: Mine\nextends: h1000", "extends: unknown GPU 'h1000'"),
-        ("name: Mine", "name: Mine\naliases: own", "aliases: a list of texts"),
+        ("name: Mine", "name: Mine\naliases: own", "mine.yaml:4:1: aliases: a list is expected, not 'own'"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_told_where_and_what(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -335,24 +408,28 @@ def test_a_wrong_file_costs_only_its_own_name(tmp_path: Path) -> None:
 # What it costs --------------------------------------------------------------------------------------------------------
 
 
-def test_loading_one_gpu_parses_two_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def parsed_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are parsed from here on."""
     parsed: list[str] = []
-    read = profiles._read_yaml
 
-    def counting(path: Path) -> dict[str, Any]:
+    def counting(path: Path) -> Document:
         parsed.append(path.name)
-        return read(path)
+        return load_yaml(path)
 
-    monkeypatch.setattr(profiles, "_read_yaml", counting)
-    profiles._limits_in.cache_clear()
-    load_gpu("h100")
+    monkeypatch.setattr(profile_files, "load_yaml", counting)
+    monkeypatch.setattr(profiles, "load_yaml", counting)
+    profile_files._limits_in.cache_clear()
+    profiles._names_kept.cache_clear()
+    return parsed
+
+
+def test_loading_one_gpu_parses_two_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = parsed_files(monkeypatch)
+    load_gpu("NVIDIA H100 80GB HBM3")
     assert parsed == ["h100-sxm.yaml", "9.0.yaml"]
-
-
-def test_the_cheap_scan_sees_what_the_parser_sees() -> None:
-    for gpu in GPUS:
-        names = {normalized(n) for n in (gpu.id, gpu.name, *gpu.aliases, *gpu.device_names)}
-        assert profiles._names_in(Path(gpu.path)) == names
+    parsed.clear()
+    load_gpu("sm90")
+    assert parsed == []  # the limits are kept
 
 
 def test_importing_and_answering_needs_nothing_heavy() -> None:
@@ -369,5 +446,5 @@ def test_importing_and_answering_needs_nothing_heavy() -> None:
 
 def test_readme_names_every_value() -> None:
     text = (SHIPPED / "README.md").read_text()
-    for name in profiles._GPU_VALUES:
+    for name in GPU_VALUES:
         assert re.search(rf"`{name}`", text), name

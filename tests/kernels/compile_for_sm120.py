@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import interpreter
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+
+from testing import interpreter
 
 
 class TargetOnly(DriverBase):

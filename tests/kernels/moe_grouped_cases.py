@@ -51,9 +51,10 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    import interpreter
     import torch
     import triton
+
+    from testing import interpreter
 
     interpreter.install()
     kernel = interpreter.load_kernel("kernels/moe_grouped_gemm.py")

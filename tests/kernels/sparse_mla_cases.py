@@ -62,9 +62,10 @@ KNOB_CASES: dict[str, dict[str, str]] = {
 
 
 def main() -> None:
-    import interpreter
     import torch
     import triton
+
+    from testing import interpreter
 
     interpreter.install()
     kernel = interpreter.load_kernel("kernels/sparse_mla_decode.py")

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import interpreter
 import pytest
 from moe_grouped_cases import CASES, DEFAULT
+
+from testing import interpreter
 
 pytestmark = pytest.mark.compiles
 

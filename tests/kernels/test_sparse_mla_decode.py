@@ -11,9 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import interpreter
 import pytest
 from sparse_mla_cases import CASES, KNOB_CASES
+
+from testing import interpreter
 
 pytestmark = pytest.mark.compiles
 
@@ -133,7 +134,7 @@ def test_inputs_that_do_not_fit_are_refused(interpreted: Interpreted, kernel: Mo
 def test_importing_the_kernels_needs_no_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import interpreter\n"
+        "from testing import interpreter\n"
         "for name in ('sparse_mla_decode', 'moe_grouped_gemm'):\n"
         "    interpreter.load_kernel(f'kernels/{name}.py')\n"
         "print('imported')"

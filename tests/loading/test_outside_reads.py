@@ -255,6 +255,7 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {"MY_MODE": "a", "PYTHONPATH": os.pathsep.join(str(folder / place) for place in places)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOKS)
 def test_what_is_looked_at_is_a_fact_that_a_change_breaks(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -279,6 +280,7 @@ def test_what_is_looked_at_is_a_fact_that_a_change_breaks(
         assert not World().holds(facts), facts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_recorded_is_a_reason_not_to_keep(name: str, folder: Path) -> None:
     look, says = REFUSED[name]

@@ -17,8 +17,9 @@ from occupancy_cli.compile.request import ArgumentValue, CompileOutcome, Compile
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.loading.stand_ins import StandIn, StandIns, ValueNeeded, standing_in
-from occupancy_cli.loading.torch_answers import device_of
+from occupancy_cli.loading import target_gpu
+from occupancy_cli.loading.absent_modules import standing_in
+from occupancy_cli.loading.stand_ins import StandIn, StandIns, ValueNeeded
 
 SM120 = Target(arch=120, shared_per_cta_optin_bytes=101376, sm_count=188, registers_per_sm=65536)
 SM90 = Target(arch=90, shared_per_cta_optin_bytes=232448, sm_count=132, registers_per_sm=65536)
@@ -478,15 +479,17 @@ def test_a_chain_of_stand_ins_has_an_end() -> None:
             value = value()
 
 
-def test_what_pytorch_would_say_of_the_target() -> None:
-    with standing_in(hidden=["torch"], device=device_of(120, 101376, 188, 65536)) as used:
+def test_what_pytorch_would_say_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_gpu, "_active", [SM120])
+    with standing_in(hidden=["torch"]) as used:
         displaced = {n: sys.modules.pop(n) for n in list(sys.modules) if n.partition(".")[0] == "torch"}
         try:
             torch = importlib.import_module("torch")
             assert torch.cuda.is_available() is True
             assert torch.cuda.get_device_capability() == (12, 0)
             assert torch.cuda.get_device_properties(0).multi_processor_count == 188
-            assert not hasattr(torch.cuda.get_device_properties(0), "L2_cache_size")  # no profile value goes there
+            with pytest.raises(target_gpu.FigureUnknown, match="L2_cache_size"):  # no profile value goes there
+                assert hasattr(torch.cuda.get_device_properties(0), "L2_cache_size")
             assert torch.version.hip is None and not hasattr(torch, "npu")
             assert torch.finfo(torch.float8_e4m3fn).max == 448.0
             # bfloat16: 8 bits of mantissa with the hidden one, largest exponent 127

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from occupancy_cli import GpuProfile, InputError, Occupancy, load_gpu, occupancy
 from occupancy_cli.gpu.profiles import list_compute_capabilities
-from occupancy_cli.model.occupancy import cliffs, cluster_doubt, refusal, sweep, tmem_allocation
+from occupancy_cli.model.cluster_rules import cluster_doubt
+from occupancy_cli.model.cta_demands import tmem_allocation
+from occupancy_cli.model.occupancy import refusal
 from occupancy_cli.model.occupancy_columns import NONE, batch_occupancy
+from occupancy_cli.model.occupancy_ranges import cliffs, sweep
 
 GPUS = {c.compute_capability: load_gpu(c.compute_capability) for c in list_compute_capabilities()}
 SM120, SM90, SM100, SM75 = GPUS["12.0"], GPUS["9.0"], GPUS["10.0"], GPUS["7.5"]

@@ -98,13 +98,28 @@ def test_the_table_of_limits_is_nsight_computes(cc: str) -> None:
 
 
 def test_every_compute_capability_has_an_oracle() -> None:
-    assert set(CAPABILITIES) == set(NCU_TABLE)
+    # Nsight Compute 2025.3.1 knows no Volta any more; cuda_occupancy.h, from which 7.0 is, does.
+    assert set(CAPABILITIES) - {"7.0"} == set(NCU_TABLE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # cuda_occupancy.h
 
-CASES_PER_CAPABILITY = 5_000  # 11 compute capabilities: 55,000 in all
+CASES_PER_CAPABILITY = 5_000  # 12 compute capabilities: 60,000 in all
+
+# What the header is told of a device. Of Volta, which Nsight Compute no longer has, what a V100-SXM2-16GB's driver
+# prints (openxla/xla, target_config/specs/v100.txtpb); the carveouts are the header's own and serve to aim the cases.
+DEVICES = {
+    **NCU_TABLE,
+    "7.0": {
+        **NCU_TABLE["7.5"],
+        "max_threads_per_sm": 2048,
+        "max_thread_blocks_per_sm": 32,
+        "smem_per_sm": 98_304,
+        "max_shared_mem_per_block": 98_304,
+        "shared_mem_size_configs": [0, 8192, 16_384, 32_768, 65_536, 98_304],
+    },
+}
 
 # The header of CUDA 13.0 and earlier does not know these; it knows a part that it treats by the same rules:
 # 10.3 has the carveouts and limits of 10.0, 11.0 was called 10.1, 12.1 has those of 12.0 (CUDA guide, one column 12.x).
@@ -184,8 +199,8 @@ def ask_header(program: Path, version: tuple[int, int], printed: dict[str, Any],
 def cases_for(cc: str, seed: int) -> np.ndarray:
     """threads, registers, dynamic and static shared bytes, carveout in per cent (-1: none asked for)."""
     rng = np.random.default_rng(seed)
-    printed, n = NCU_TABLE[cc], CASES_PER_CAPABILITY
-    reserved = 0 if cc == "7.5" else 1024
+    printed, n = DEVICES[cc], CASES_PER_CAPABILITY
+    reserved = 0 if cc in ("7.0", "7.5") else 1024
     cap = printed["max_shared_mem_per_block"] - reserved
     threads = rng.integers(1, 1025, n)
     whole = rng.random(n) < 0.6
@@ -209,7 +224,7 @@ def cases_for(cc: str, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("cc", CAPABILITIES)
 def test_nvidias_header_agrees_on_every_case(cc: str, harness: Path) -> None:
-    gpu, printed = load_gpu(cc), NCU_TABLE[cc]
+    gpu, printed = load_gpu(cc), DEVICES[cc]
     cases = cases_for(cc, seed=int(10 * float(cc)))
     version = (gpu.arch // 10, gpu.arch % 10)
     answers = ask_header(harness, version, printed, cases)

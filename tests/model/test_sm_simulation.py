@@ -15,13 +15,11 @@ from occupancy_cli.gpu.sm_rates import (
     l1_bytes,
     sm_rates,
 )
+from occupancy_cli.model.instruction_costs import Step, access_bytes, tensor_shape
 from occupancy_cli.model.kernel_timing import KernelTiming
 from occupancy_cli.model.sm_simulation import (
-    Step,
     WarpPath,
-    access_bytes,
     residents_to_simulate,
-    tensor_shape,
     time_path,
 )
 

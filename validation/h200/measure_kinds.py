@@ -219,7 +219,7 @@ def install_driver() -> None:
     """Put the compile-only driver in place, once a process."""
     from occupancy_cli.compile import triton_front
 
-    triton_front.install_driver(ARCH, SHARED_BYTES, SM_COUNT, REGISTERS_PER_SM)
+    triton_front.install_driver(triton_front.TargetGpu(ARCH, SHARED_BYTES, SM_COUNT, REGISTERS_PER_SM))
 
 
 def compile_launch(launch: Launch) -> str:

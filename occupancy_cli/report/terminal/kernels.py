@@ -142,11 +142,17 @@ def _cannot_launch(kernel: Kernel, varying: list[str], report: Report) -> list[R
         ]
     elif over:
         parts.append(Text("Launched, it raises triton.runtime.errors.OutOfResources."))
+    failed: dict[tuple[str, str], list[Config]] = {}
     for config in kernel.configs:
         if config.status == "failed" and config.error is not None:
-            values = text.values_of(config)
-            which = text.pairs({n: values[n] for n in varying if n in values}) or "the config"
-            parts.append(Text(f"{which} failed ({config.error.kind}): {config.error.message}", style="red"))
+            failed.setdefault((config.error.kind, config.error.message), []).append(config)
+    for (kind, message), alike in failed.items():
+        values = text.values_of(alike[0])
+        which = text.pairs({n: values[n] for n in varying if n in values}) or "the config"
+        if len(alike) > 1:
+            all_of_them = len(alike) == len(kernel.configs)
+            which = f"all {len(alike)} configs" if all_of_them else f"{which} and {len(alike) - 1} more"
+        parts.append(Text(f"{which} failed ({kind}): {message}", style="red"))
     return parts
 
 

@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 from triton.runtime import driver
 
-from occupancy_cli.compile.triton_front import CompileOnlyDriver
+from occupancy_cli.compile.target_driver import TargetDriver
+from occupancy_cli.loading.target_gpu import TargetGpu
 
 
 class Array:
@@ -23,7 +24,7 @@ class Array:
 launched = []
 
 
-class Driver(CompileOnlyDriver):
+class Driver(TargetDriver):
     def launcher_cls(self, src, _metadata):
         return lambda x, y, z, *rest: launched.append((src.fn.fn.__name__, (x, y, z)))
 
@@ -51,7 +52,7 @@ def fill(x_ptr, n, BLOCK: tl.constexpr):
     tl.store(x_ptr + at, 1.0, mask=at < n)
 
 
-active = Driver(120, 101376, 188, 65536)
+active = Driver(TargetGpu(120, 101376, 188, 65536))
 driver.set_active(active)
 calls = []
 

@@ -1,6 +1,6 @@
 """Runs `measure_kinds.measure` on a made-up GPU: Triton's interpreter launches, CUDA's graphs and events are stand-ins.
 
-    python tests/kernels/kind_measured.py FOLDER KERNEL...
+    python validation/kind_measured.py FOLDER KERNEL...
 
 Every kernel is measured at its tiny shape only, and a fourth of its points; a launch is said to take 10 us.
 """
@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import interpreter
 import torch  # noqa: F401 (measure_kinds needs it: fail here where it is missing)
+
+from testing import interpreter
 
 interpreter.install()
 measure_kinds = interpreter.load_kernel("validation/h200/measure_kinds.py")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import interpreter
+from testing import interpreter
 
 interpreter.install()
 measure_kinds = interpreter.load_kernel("validation/h200/measure_kinds.py")

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import interpreter
 import pytest
-from locations import ROOT
 
 from occupancy_cli.answers.measure import identity_names
 from occupancy_cli.answers.measured_points import point_of
@@ -22,6 +20,7 @@ from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.points import prepare
+from testing import interpreter
 
 pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
 
@@ -31,6 +30,8 @@ NAMES = [kind.name for kind in KINDS]
 GATE = 6.7e-3
 # The interpreter cuts an FP32 number that becomes FP8 off where a GPU rounds it: at most an eighth of it, not a half.
 LOOSER = {"group_quantize": 0.125}
+
+ROOT = Path(__file__).resolve().parent.parent
 
 Interpreted = Callable[[str], dict[str, dict[str, Any]]]
 
@@ -112,10 +113,13 @@ def test_a_run_writes_times_that_the_tool_reads(tmp_path: Path) -> None:
             times = read_times(tmp_path / "times" / f"{name}.{l2}.jsonl.gz")
             assert times.header.cold == (l2 == "cold") and times.header.gpu == "h200-sxm"
             assert times.rows and times.usable()[0] == list(times.rows)
-            for row in times.rows:
+            measured = [line for line in lines if (line["kind"], line.get("l2")) == (name, l2) and "us_total" in line]
+            assert len(measured) == len(times.rows)
+            for point, row in zip(times.rows, measured, strict=True):
                 assert row["use"] == "fit" and row["relative_error"] < GATE
                 # 10 us a launch, a graph of 50 of them or as many as there are copies, the clock never changing.
                 assert (row["us_split"], row["us_total"]) == (10.0, 10.0 * (1 + followers))
+                assert (point.figures.us_split, point.figures.us_total) == (row["us_split"], row["us_total"])
                 assert row["quartiles_us"] == [row["us_total"]] * 2 and row["spread_percent"] == 0
                 assert len(row.get("followers", ())) == followers
-                assert (row["copies"] > 1) == (l2 == "cold")
+                assert (point.figures.copies > 1) == (row["copies"] > 1) == (l2 == "cold")

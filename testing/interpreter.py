@@ -1,4 +1,4 @@
-"""Makes Triton's CPU interpreter able to run the shipped kernels, so that their numbers can be tested without a GPU.
+"""Makes Triton's CPU interpreter able to run kernels, so that their numbers can be tested without a GPU.
 
 The interpreter keeps BF16 as raw uint16 and multiplies those integers in `tl.dot` (Triton documents BF16 arithmetic as
 unsupported there); it drops the low bits of an FP32 value that becomes BF16, where a GPU rounds to nearest even; and
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def install() -> None:
