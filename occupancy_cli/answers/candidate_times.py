@@ -20,7 +20,7 @@ from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.calibration import Calibration
-from occupancy_cli.model.cta_work import LaunchShape
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape
 from occupancy_cli.model.launch_batch import Launches, Shapes
 from occupancy_cli.model.launch_time import KernelLaunch, launch_model
 from occupancy_cli.model.occupancy import occupancy_of
@@ -28,10 +28,11 @@ from occupancy_cli.model.ranking import Candidate, Scored, Untimed, timed
 from occupancy_cli.plan.launch_work import (
     iteration_names,
     launch_shape,
+    loads_of,
     split_axis,
     timing_of,
     trip_count_of,
-    work_of,
+    work_with,
 )
 from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, argument_value
@@ -205,7 +206,8 @@ class CandidateTimes:
                     self._fail(compiled, rows, places, mine, why)
         for number, (columns, outcomes) in enumerate(zip(compiled.table.launches, compiled.outcomes, strict=True)):
             for kind, group in self._groups(compiled.table, columns, rows, np.flatnonzero(alive)):
-                self._time_group(compiled, number, kind, outcomes[kind], rows[group], places[group])
+                for loads, these in self._by_loads(compiled.table, columns, outcomes[kind], rows, group):
+                    self._time_group(compiled, number, kind, outcomes[kind], loads, rows[these], places[these])
 
     def _fail(self, compiled: Compiled, rows: Ints, places: Ints, mine: Ints, why: str) -> None:
         """Note why these rows cannot launch, by the config that a person would look for."""
@@ -225,15 +227,38 @@ class CandidateTimes:
             mine = alive[group == each]
             yield int(columns.kinds[rows[mine[0]]]), mine
 
+    def _by_loads(
+        self, table: PointTable, columns: LaunchColumns, outcome: CompileOutcome, rows: Ints, group: Ints
+    ) -> Iterator[tuple[CtaWork | None, Ints]]:
+        """Rows of one binary by what their CTAs load, which their arguments decide."""
+        loads = loads_of(self._kernel, timing_of(self._gpu, outcome))
+        if loads is None:
+            yield None, group
+            return
+        every = frozenset(columns.site.launch.arguments)
+        values = self._arguments(table, columns, every)
+        arguments = {p.name: _whole(values.get(p.name)) for p in columns.site.description.params if p.name in values}
+        place = np.full(table.rows, -1, dtype=np.int64)
+        place[rows[group]] = group
+        for these, work in loads.by_rows(arguments, rows[group]):
+            yield work, place[these]
+
     def _time_group(
-        self, compiled: Compiled, number: int, kind: int, outcome: CompileOutcome, rows: Ints, places: Ints
+        self,
+        compiled: Compiled,
+        number: int,
+        kind: int,
+        outcome: CompileOutcome,
+        loads: CtaWork | None,
+        rows: Ints,
+        places: Ints,
     ) -> None:
         table, kernel = compiled.table, self._kernel
         columns = table.launches[number]
         assert outcome.resources is not None
         plan = replace(table.plan(number, kind), names=_names_at(table, columns, kernel, int(rows[0])))
         occupancy = occupancy_of(self._gpu, outcome.resources)
-        work = work_of(kernel, self._gpu, plan, outcome)
+        work = work_with(kernel, self._gpu, plan, outcome, loads)
         name = plan.request.source.kernel
         held = KernelLaunch(name, outcome.resources, occupancy, work, LaunchShape.uniform((1,), 1.0))
         factors = self._calibration.of(held) if self._calibration else None
@@ -327,6 +352,12 @@ class CandidateTimes:
                 known[same] = shape
             shapes.append(known[same])
         return Shapes.of(shapes)
+
+
+def _whole(value: Value) -> Value:
+    """The values of an argument if they are whole numbers, else None."""
+    kinds = value.dtype.kind == "i" if is_column(value) else isinstance(value, int)
+    return value if kinds else None
 
 
 def short_config(point: Point) -> str:

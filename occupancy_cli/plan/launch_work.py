@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from occupancy_cli.compile.kernel_record import digest_of
-from occupancy_cli.compile.kernel_times import KernelTimes, merged
+from occupancy_cli.compile.kernel_times import KernelTimes, at_launch, merged
 from occupancy_cli.compile.request import CompileOutcome
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -22,6 +22,7 @@ from occupancy_cli.model.launch_batch import estimates
 from occupancy_cli.model.launch_time import KernelLaunch, TimeEstimate
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
+from occupancy_cli.plan.launch_loads import Loads
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, value_of
 from occupancy_cli.spec.expression_columns import column_of, evaluate, spread
 from occupancy_cli.spec.expressions import Expression, parse_expression
@@ -39,12 +40,39 @@ def timing_of(gpu: GpuProfile, outcome: CompileOutcome) -> KernelTimes | None:
 
 def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
     """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
+    loads = loads_of(kernel, timing_of(gpu, outcome))
+    return work_with(kernel, gpu, plan, outcome, None if loads is None else loads.at(argument_values(plan)))
+
+
+def argument_values(plan: LaunchPlan) -> dict[str, int | None]:
+    """The run-time arguments of a launch in order: whole numbers, and None for everything else."""
+    return {a.name: a.value if isinstance(a.value, int) else None for a in plan.request.arguments}
+
+
+def loads_of(kernel: Kernel, found: KernelTimes | None) -> Loads | None:
+    """What launches of a compiled kernel load, by their arguments; None where its IR is not at hand."""
+    if found is None or not found.ir:
+        return None
+    # Many points share an outcome. What was read of it is kept with it, or another one might come to lie where it lay.
+    known = ("loads", id(found))
+    if known not in kernel.memo:
+        kernel.memo[known] = (found, Loads(found.ir))
+    loads: Loads = kernel.memo[known][1]
+    return loads
+
+
+def work_with(
+    kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome, loads: CtaWork | None
+) -> CtaWork:
+    """`work_of` where it is known what a CTA of the launch loads."""
     found = timing_of(gpu, outcome)
     given = cta_work(kernel.given, plan)
-    # Many points share an outcome. What was read of it is kept with it, or another one might come to lie where it lay.
-    known = ("work", id(found), given)
+    known = ("work", id(found), given, loads)
     if known not in kernel.memo:
-        kernel.memo[known] = (found, merged(given, None if found is None else found.work))
+        read = None if found is None else found.work
+        if read is not None and loads is not None:
+            read = at_launch(read, loads)
+        kernel.memo[known] = (found, merged(given, read))
     work: CtaWork = kernel.memo[known][1]
     return work
 
