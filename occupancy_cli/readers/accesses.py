@@ -25,6 +25,7 @@ from occupancy_cli.readers.access_rules import (
     MATRIX_ROW_BYTES,
     SECTOR_BYTES,
     Ints,
+    copy_wavefronts,
     distinct,
     least_sectors,
     least_wavefronts,
@@ -39,6 +40,7 @@ LANES_AT_ONCE = 1 << 14
 DATA_ADDRESS = "its address depends on loaded data"
 DATA_MASK = "every lane whose mask depends on loaded data takes part"
 DATA_BRANCH = "the code below a branch on loaded data runs, a loop of such length twice"
+DATA_WAY = "whether it runs depends on loaded data"
 DATA_ROWS = "different loaded indices are different rows"
 UNFOLLOWED = "its address is computed by instructions that are not followed"
 
@@ -123,7 +125,7 @@ def read_accesses(
     machine = WarpMachine(kernel, launch, counted.touch)
     machine.run()
     inside = {i for loop in kernel.loops for i in loop.indices}
-    found = tuple(counted.access(i, i in inside, machine.stopped) for i in sorted(counted.places))
+    found = tuple(counted.access(i, i in inside, machine.stopped, bool(machine.uncertain)) for i in sorted(counted.places))
     notes = []
     if len(ctas) < math.prod(grid):
         notes.append(f"{len(ctas)} of {math.prod(grid):,} CTAs were followed, each for its neighbours")
@@ -163,26 +165,33 @@ class _Counted:
 
     def _shared(self, base: str, opcode: str, size: int, touch: Touch, tally: _Tally) -> None:
         low, shape = touch.low, touch.active.shape
-        if not touch.active.any():
+        part = touch.active if touch.zeroed is None else touch.active | touch.zeroed
+        if not part.any():
             return
-        if low is None or bool((low.unknown_lanes() & touch.active.reshape(-1)).any()):
+        if low is None or bool((low.unknown_lanes() & part.reshape(-1)).any()):
             tally.unknown.add(UNFOLLOWED if low is None else DATA_ADDRESS)
             return
-        addresses = np.broadcast_to(low.bits, (shape[0] * shape[1],)).reshape(shape).astype(np.int64)
+        low_size = shape[0] * shape[1]
+        addresses = np.broadcast_to(low.bits, (low_size,)).reshape(shape).astype(np.int64)
         if base in ("LDSM", "STSM"):
             matrices = matrix_bytes(opcode) // 4
             running = touch.active.any(axis=1)
             taken = np.where(running, matrix_wavefronts(addresses, matrices), 0)
             least = running * matrices
+        elif touch.zeroed is not None:
+            if touch.source is None:
+                tally.unknown.add(UNFOLLOWED)
+                return
+            sources = np.broadcast_to(touch.source.bits, (low_size,)).reshape(shape).astype(np.int64)
+            taken, least = copy_wavefronts(addresses, sources, touch.active, touch.zeroed, size)
         else:
-            taken = shared_wavefronts(addresses, touch.active, size)
-            least = least_wavefronts(touch.active.sum(axis=1), size)
+            taken = shared_wavefronts(addresses, touch.active, size, load=base == "LDS")
+            least = least_wavefronts(touch.active.sum(axis=1), size, taken)
         tally.wavefronts += float((taken * self.weights).sum())
         tally.least_wavefronts += float((least * self.weights).sum())
 
     def _global(self, size: int, touch: Touch, tally: _Tally) -> None:
         low, high, active = touch.low, touch.high, touch.active
-        tally.least_sectors += float((least_sectors(active.sum(axis=1), size) * self.weights).sum())
         if not active.any():
             return
         if low is None or (low.token is None and high is None):
@@ -196,7 +205,9 @@ class _Counted:
                 tally.unknown.add(DATA_ADDRESS)
                 return
             tally.assumes.add(DATA_ROWS)
-        tally.sectors += float((distinct(keys, active) * self.weights).sum())
+        taken = distinct(keys, active)
+        tally.sectors += float((taken * self.weights).sum())
+        tally.least_sectors += float((least_sectors(active.sum(axis=1), size, taken) * self.weights).sum())
         if tally.offset_bytes is None and not from_data:
             self._note_pattern(bits, active, tally)
 
@@ -208,12 +219,12 @@ class _Counted:
         if len(steps) == 1 and len(lanes) == lanes[-1] - lanes[0] + 1:
             tally.lane_stride_bytes = int(steps.pop())
 
-    def access(self, index: int, in_loop: bool, stopped: str) -> Access:
+    def access(self, index: int, in_loop: bool, stopped: str, uncertain: bool) -> Access:
         """What was counted of an instruction, as far as it is known."""
         tally, code = self.tallies[index], self.kernel.instructions[index]
         unknown = "; ".join(sorted(tally.unknown))
-        if stopped and not tally.executed:
-            unknown = unknown or stopped
+        if not tally.executed and (stopped or uncertain):
+            unknown = unknown or stopped or DATA_WAY
         known = not unknown
         count = tally.executed
         shared = space_of(code.base) == "shared" or code.base == "LDGSTS"
@@ -221,7 +232,7 @@ class _Counted:
         def each(total: float) -> float | None:
             return (total / count if count else 0.0) if known else None
 
-        certain = not tally.uncertain and not stopped
+        certain = not tally.uncertain and not stopped and known
         return Access(
             code.address,
             code.opcode,
@@ -229,8 +240,8 @@ class _Counted:
             count if certain else None,
             each(tally.wavefronts) if shared else 0.0,
             each(tally.least_wavefronts) if shared else 0.0,
-            tally.sectors if known and certain else None,
-            tally.least_sectors if known and certain else None,
+            tally.sectors if certain else None,
+            tally.least_sectors if certain else None,
             in_loop,
             unknown,
             tuple(sorted(tally.assumes)),

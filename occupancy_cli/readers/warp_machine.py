@@ -5,8 +5,8 @@ load from the same address. Local memory and the words that a CTA keeps in share
 address, or an index that passes through shared memory, is found again. Lanes that are furthest behind run first, which
 brings a warp together again as the hardware does, and all warps of a CTA to a barrier.
 
-A branch, an exit or a mask that depends on loaded data is taken to let work happen: code that may be skipped runs, a
-loop runs twice, every lane is active. Accesses below such a branch are counted as `uncertain`.
+A branch, an exit or a mask that depends on loaded data is taken to let work happen: of two ways the one with more
+accesses is gone, a loop runs twice, every lane is active. Accesses below such a branch are counted as `uncertain`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class WarpLaunch:
 @dataclass(frozen=True)
 class Touch:
     """One instruction's access to one memory by all warps at once: the address as low and high half, the lanes that
-    take part as [warps, 32], the warps that issue it.
+    take part as [warps, 32], the warps that issue it; of a copy to shared memory also the low half of the address that
+    it reads, and the lanes that write zeros instead.
 
     `uncertain` says that whether or how often it runs depends on loaded data, `masked` that its active lanes do.
     """
@@ -74,6 +75,8 @@ class Touch:
     issued: Bools
     uncertain: bool
     masked: bool
+    source: Value = None
+    zeroed: Bools | None = None
 
 
 _NO_RESULT = frozenset({
@@ -107,6 +110,7 @@ class WarpMachine:
         self.ended = np.zeros(self.lanes, dtype=bool)
         self.uncertain: list[tuple[int, int]] = []
         self.passes: dict[int, int] = {}
+        self.work: dict[int, int] = {}
         self.fresh_count = 0
         self.steps = 0
         self.stopped = ""
@@ -310,12 +314,32 @@ class WarpMachine:
                     self.passes[index] = self.passes.get(index, 0) + 1
                     if self.passes[index] % UNCERTAIN_PASSES:
                         taken = taken | unknown
+                elif self._work_from(target) > self._work_from(index + 1):
+                    self.uncertain.append((index, len(self.handled)))
+                    taken = taken | unknown
         stays = mask & ~taken
         if leaves:
             self.ended = self.ended | taken
             return [(index + 1, stays)]
         assert target is not None
         return [(target, taken), (index + 1, stays)]
+
+    def _work_from(self, start: int) -> int:
+        """How many accesses may run from an instruction on."""
+        if start not in self.work:
+            seen, todo = set(), [start]
+            while todo:
+                at = todo.pop()
+                if at in seen or at >= len(self.handled):
+                    continue
+                seen.add(at)
+                code, _, _, target = self.handled[at]
+                if target is not None:
+                    todo.append(target)
+                if code.conditional or (target is None and code.base not in ("EXIT", "RET")):
+                    todo.append(at + 1)
+            self.work[start] = sum(self.handled[at][0].base in ACCESSES for at in seen)
+        return self.work[start]
 
     # Between lanes
 
@@ -409,13 +433,10 @@ class WarpMachine:
         uncertain = any(first <= index <= last for first, last in self.uncertain)
         issued = mask.reshape(-1, WARP).any(axis=1)
 
-        def report(space: str, low: Value, high: Value, active: Bools, is_masked: bool) -> None:
-            touch = Touch(index, space, low, high, active.reshape(-1, WARP), issued, uncertain, is_masked)
-            self.touched(touch)
-
         low, high = self._address(places[-1]) if places else (OPAQUE, OPAQUE)
         if code.base != "LDGSTS":
-            report(space_of(code.base), low, high, running, masked)
+            active = running.reshape(-1, WARP)
+            self.touched(Touch(index, space_of(code.base), low, high, active, issued, uncertain, masked))
             self._moved(code, ops, low, high, running)
             return
         # Where the last operand is false nothing is read, and zeros are written.
@@ -426,8 +447,10 @@ class WarpMachine:
         else:
             reading = running & (copies.bits != 0)
         target, _ = self._address(places[0])
-        report("shared", target, ZERO, running, masked)
-        report("global", low, high, reading, unsure)
+        active, reads = running.reshape(-1, WARP), reading.reshape(-1, WARP)
+        zeroed = active & ~reads
+        self.touched(Touch(index, "shared", target, ZERO, reads, issued, uncertain, unsure, low, zeroed))
+        self.touched(Touch(index, "global", low, high, reads, issued, uncertain, unsure))
         self.shared.store(target, running, [self._loaded(code, low, high, 4 * i) for i in range(_words(code))])
 
     def _moved(self, code: SassInstruction, ops: Sequence[Operand], low: Value, high: Value, running: Bools) -> None:
