@@ -9,7 +9,7 @@ if their bytes lay side by side, or what they take where lanes share bytes.
 
 One rule is in no document: a load joins two halves of a warp (8 bytes a lane), or two quarters of a half (16 bytes),
 where every running lane reads the same address as lane i xor 1 does, or as lane i xor 2 does. With it, 1,663 of 1,664
-single accesses of known offsets agree with what Nsight Compute counts on an H200 (`validation/h200/access_patterns.py`).
+single accesses of known offsets agree with what Nsight Compute counts on an H200 (`validation/h200/accesses.md`).
 """
 
 from __future__ import annotations

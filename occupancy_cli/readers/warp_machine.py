@@ -431,7 +431,7 @@ class WarpMachine:
     ) -> None:
         places = [each for each in ops if each.kind == "address"]
         uncertain = any(first <= index <= last for first, last in self.uncertain)
-        issued = mask.reshape(-1, WARP).any(axis=1)
+        issued = np.asarray(mask.reshape(-1, WARP).any(axis=1))
 
         low, high = self._address(places[-1]) if places else (OPAQUE, OPAQUE)
         if code.base != "LDGSTS":
