@@ -235,7 +235,7 @@ class _Builder:
     def _scalar(self, event: Any) -> None:
         holder = self.stack[-1] if self.stack else None
         plain = holder is not None and holder.flow and not event.style and event.tag is None
-        if holder is not None and (holder.call is not None or holder.skips_value) and self._joined(holder, event, plain):
+        if holder is not None and self._joined(holder, event, plain):
             return
         if holder is not None and isinstance(holder.container, dict) and holder.key is None:
             if event.value in holder.container:

@@ -59,7 +59,9 @@ def test_a_call_that_a_comma_cut_is_one_value(text: str, data: object) -> None:
 def test_what_follows_a_call_keeps_its_place() -> None:
     document = parse_yaml("grid: [ceil_div(k, BLOCK), batch]", "k.yaml")
     # columns: `grid: [` is 7 wide, so the call starts in 8; it is 18 wide with `, ` after it, so batch starts in 28
-    assert document.where(("grid", 0)) == "k.yaml:1:8: grid[0]" and document.where(("grid", 1)) == "k.yaml:1:28: grid[1]"
+    assert (
+        document.where(("grid", 0)) == "k.yaml:1:8: grid[0]" and document.where(("grid", 1)) == "k.yaml:1:28: grid[1]"
+    )
 
 
 @pytest.mark.parametrize(

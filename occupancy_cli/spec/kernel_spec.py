@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
-from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.errors import InputError, nearest, unknown_name
 from occupancy_cli.model.launch_options import check_launch_option
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.yaml_reader import Document, KeyPath, dotted, load_yaml
@@ -42,6 +42,8 @@ TYPE_ALIASES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
+DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
+"""Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
 _UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable")
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
 
@@ -109,7 +111,7 @@ class EachValue(_Strict):
 class Knob(_Strict):
     """Something a person sets: an environment variable of the server, or a constexpr."""
 
-    default: int | float | bool
+    default: Scalar = Field(description="a number, or an expression over shapes, facts of the GPU and the knobs before")
     values: list[int | float | bool] | EachValue = Field(
         default_factory=list, description="what `recommend` may choose from"
     )
@@ -442,6 +444,12 @@ def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
         parse(value, ("derived", name))
     parse(spec.partials_bytes, ("partials_bytes",))
     for name, knob in spec.knobs.items():
+        parse(knob.default, ("knobs", name, "default"))
+        if isinstance(knob.default, str):
+            at: KeyPath = ("knobs", name, "default")
+            valid = {*spec.shapes, *spec.knobs, *DEVICE_FACTS} - {name}
+            for used in sorted(parse_expression(knob.default).names - valid):
+                raise unknown_name("shape, knob or fact of the GPU", used, valid, where=document.where(at))
         if isinstance(knob.values, EachValue):
             parse(knob.values.first, ("knobs", name, "values", "from"))
             parse(knob.values.last, ("knobs", name, "values", "to"))
