@@ -32,6 +32,7 @@ from occupancy_cli.spec.kernel_spec import (
     EachValue,
     KernelSpecFile,
     Launch,
+    names_in_expressions,
 )
 from occupancy_cli.spec.settings import Formula, Setting, knob_settings, shape_settings
 from occupancy_cli.yaml_reader import KeyPath
@@ -161,6 +162,9 @@ def prepare(
     merged = dict(settings) | {n: s for n, s in sets.items() if n in settings}
     overrides = {n: s for n, s in sets.items() if n not in settings}
     given = _with_sets(given, overrides)
+    chosen = {*spec.knobs, *overrides, *(name for config in configs for name in config)}
+    sites = (LaunchSite(spec, (), source, description), *followers)
+    from_source = from_source.joined(SourceConfigs(notes=tuple(_not_used(spec, sites, chosen))))
     facts = device_facts(gpu)
     return Kernel(given, source, description, tuple(followers), merged, overrides, configs, from_source, facts)
 
@@ -176,6 +180,19 @@ def _check_given_once(given: KernelInput, settings: Iterable[str], configs: Sequ
         theirs = f"the configs in line {listed}" if listed is not None else "the configs of its source"
         where = given.document.where((f"{what}s", name))
         raise InputError(f"{name} is a {what}, and {theirs} give it a value too", where=where, hint="Keep one of them.")
+
+
+def _not_used(spec: KernelSpecFile, sites: Sequence[LaunchSite], chosen: Iterable[str]) -> Iterator[str]:
+    """A sentence for each name that a person or a config sets and that nothing reads: its values are all the same."""
+    if any(site.description.heuristics for site in sites):
+        return  # they read names of their own
+    params = [param for site in sites for param in site.description.params]
+    read = {p.name for p in params if p.read} | names_in_expressions(spec)
+    for name in sorted(set(chosen) - read - {*LAUNCH_OPTIONS, *BACKEND_OPTIONS}):
+        if any(p.name == name for p in params):
+            yield f"{name} changes nothing: {sites[0].description.name} never reads it"
+        elif name in spec.knobs:
+            yield f"{name} changes nothing: no expression of the spec and no parameter of the kernel is called so"
 
 
 def _with_sets(given: KernelInput, overrides: Mapping[str, Setting]) -> KernelInput:

@@ -4,6 +4,7 @@ changes, and launches that no GPU takes. Planned without compiling: the signatur
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,23 @@ def test_a_cooperative_launch_needs_all_its_ctas_at_once(tmp_path: Path) -> None
 def test_limits_alone_have_no_sm_count(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sm_count is not known"):
         points(kernel(tmp_path, gpu="sm90"), load_gpu("sm90"), None)
+
+
+def test_what_nothing_reads_is_named(tmp_path: Path) -> None:
+    assert kernel(tmp_path).from_source.notes == ()
+    spec = SPEC.replace("knobs:\n", "knobs:\n  GROUP: {default: 4, values: [1, 4]}\n", 1)
+    assert kernel(tmp_path, spec).from_source.notes == (
+        "GROUP changes nothing: no expression of the spec and no parameter of the kernel is called so",
+    )
+    (tmp_path / "k.yaml").write_text(SPEC)
+
+    def never_read(source: KernelSource, target: Target) -> KernelDescription:
+        found = described(source, target)
+        return replace(found, params=tuple(replace(p, read=p.name != "BLOCK") for p in found.params))
+
+    given = read_kernel_input(str(tmp_path / "k.yaml"))
+    swept = prepare(given, H200, never_read, parse_settings(["BLOCK=64,128"]), {})
+    assert swept.from_source.notes == ()  # an argument of what follows is BLOCK
+    (tmp_path / "k.yaml").write_text(SPEC.replace("value: BLOCK}", "value: 3}"))
+    swept = prepare(read_kernel_input(str(tmp_path / "k.yaml")), H200, never_read, parse_settings(["BLOCK=64,128"]), {})
+    assert swept.from_source.notes == ("BLOCK changes nothing: split never reads it",)
