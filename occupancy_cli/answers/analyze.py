@@ -16,6 +16,7 @@ from occupancy_cli.model.observations import Variant, observations
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, points, prepare
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.settings import Setting
 from occupancy_cli.version import VERSION
@@ -86,7 +87,11 @@ def compile_points(
                 request = timed_requests.setdefault(id(request), replace(request, time_on=wanted))
             requests.append(request)
     outcomes = iter(service.compile_all(requests, keep_in=keep_in))
-    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), timed) for point in chosen]
+    found = []
+    for point in chosen:
+        compiled = tuple(next(outcomes) for _ in point.launches)
+        found.append(AnalyzedPoint(*settled_point(kernel.given, gpu, point, compiled), timed))
+    return found
 
 
 def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:

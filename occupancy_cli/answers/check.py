@@ -207,6 +207,10 @@ def _of_config(
 ) -> Iterator[schema.Finding]:
     names = [plan.request.source.kernel for plan in each.point.launches[: len(each.outcomes)]]
     for name, outcome in zip(names, each.outcomes, strict=True):
+        if outcome.kind == "launch":
+            fails: schema.Level = "violation" if used else "note"
+            yield schema.Finding(level=fails, rule="launch", message=f"{name}: {outcome.message}", **base)
+            continue
         if outcome.resources is None:
             level: schema.Level = "undecided" if used else "note"
             message = f"{name} did not compile: {outcome.message}"

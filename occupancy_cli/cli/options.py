@@ -110,12 +110,28 @@ def local_index(gpu: str) -> int:
 
 
 def settings(sets: list[str] | None, batch: str | None = None) -> dict[str, Setting]:
-    """The values of `--set`, and of `--batch` where it sets a shape."""
-    from occupancy_cli.spec.settings import Setting, parse_settings
+    """The values of `--set`, and of `--batch` as one of them."""
+    from occupancy_cli.spec.settings import Setting
 
-    values = parse_settings(sets or [])
+    values = settings_beside(sets, batch=batch)
     if batch is not None:
         values["batch"] = Setting(batch_values(batch), "--batch")
+    return values
+
+
+def settings_beside(sets: list[str] | None, **batches: str | None) -> dict[str, Setting]:
+    """The values of `--set`, beside options that name the batches too and are read elsewhere (by their names).
+
+    `InputError` where --set and one of them give the batch: no answer could take both.
+    """
+    from occupancy_cli.spec.settings import parse_settings
+
+    values = parse_settings(sets or [])
+    for option, text in batches.items():
+        if text is not None and "batch" in values:
+            by_set = ",".join(map(str, values["batch"].values))
+            problem = f"the batch is given twice, by --{option} {text} and by --set batch={by_set}"
+            raise InputError(problem, where=f"--set batch={by_set}", hint="Give one of the two.")
     return values
 
 

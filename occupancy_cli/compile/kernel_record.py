@@ -39,7 +39,10 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel. `default` is None without one, and the default's own text where that is no number."""
+    """A parameter of a kernel. `default` is None without one, and the default's own text where that is no number.
+
+    `read` says whether the kernel's body has its name at all.
+    """
 
     name: str
     constexpr: bool
@@ -47,6 +50,7 @@ class Parameter:
     default: ConfigValue
     has_default: bool
     specializes: bool
+    read: bool = True
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,17 @@ kernel that it names is loaded by a worker process only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
-from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.errors import InputError, nearest, unknown_name
 from occupancy_cli.model.launch_options import check_launch_option
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.yaml_reader import Document, KeyPath, dotted, load_yaml
@@ -42,6 +44,8 @@ TYPE_ALIASES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
+DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
+"""Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
 _UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable")
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
 
@@ -109,7 +113,7 @@ class EachValue(_Strict):
 class Knob(_Strict):
     """Something a person sets: an environment variable of the server, or a constexpr."""
 
-    default: int | float | bool
+    default: Scalar = Field(description="a number, or an expression over shapes, facts of the GPU and the knobs before")
     values: list[int | float | bool] | EachValue = Field(
         default_factory=list, description="what `recommend` may choose from"
     )
@@ -431,34 +435,50 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [m for a in getattr(annotation, "__args__", ()) for m in _models_in(a)]
 
 
-def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
-    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
-
-    def parse(value: Any, at: KeyPath) -> None:
-        if isinstance(value, str):
-            parse_expression(value, document.where(at))
-
-    for name, value in spec.derived.items():
-        parse(value, ("derived", name))
-    parse(spec.partials_bytes, ("partials_bytes",))
+def _expressions(spec: KernelSpecFile) -> Iterator[tuple[Any, KeyPath]]:
+    """Every value of a spec that may be an expression, with its place; numbers among them, and what is not given."""
+    yield from ((value, ("derived", name)) for name, value in spec.derived.items())
+    yield spec.partials_bytes, ("partials_bytes",)
     for name, knob in spec.knobs.items():
+        yield knob.default, ("knobs", name, "default")
         if isinstance(knob.values, EachValue):
-            parse(knob.values.first, ("knobs", name, "values", "from"))
-            parse(knob.values.last, ("knobs", name, "values", "to"))
-            parse(knob.values.value, ("knobs", name, "values", "value"))
+            yield knob.values.first, ("knobs", name, "values", "from")
+            yield knob.values.last, ("knobs", name, "values", "to")
+            yield knob.values.value, ("knobs", name, "values", "value")
     if isinstance(spec.configs, ConfigTable):
-        for name, value in spec.configs.values.items():
-            parse(value, ("configs", "values", name))
+        yield from ((value, ("configs", "values", name)) for name, value in spec.configs.values.items())
     launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
     launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
     for launch, at in launches:
-        for i, axis in enumerate(launch.grid or []):
-            parse(axis, (*at, "grid", i))
-        for name, argument in launch.arguments.items():
-            parse(argument.value, (*at, "arguments", name, "value"))
+        yield from ((axis, (*at, "grid", i)) for i, axis in enumerate(launch.grid or ()))
+        yield from ((a.value, (*at, "arguments", name, "value")) for name, a in launch.arguments.items())
         for key, value in launch.work.model_dump(exclude_none=True).items():
-            if isinstance(value, dict):
-                for inner, text in value.items():
-                    parse(text, (*at, "work", key, inner))
-            else:
-                parse(value, (*at, "work", key))
+            inner = value.items() if isinstance(value, dict) else ()
+            yield from ((text, (*at, "work", key, name)) for name, text in inner)
+            if not isinstance(value, dict):
+                yield value, (*at, "work", key)
+
+
+def names_in_expressions(spec: KernelSpecFile) -> frozenset[str]:
+    """Every name that an expression of the spec reads, in constexprs too."""
+    texts = [value for value, _ in _expressions(spec)]
+    texts += [value for launch in (spec, *spec.followed_by) for value in launch.constexprs.values()]
+    found: set[str] = set()
+    for text in texts:
+        if isinstance(text, str):
+            with contextlib.suppress(InputError):  # a text of a constexpr that is no expression
+                found |= parse_expression(text).names
+    return frozenset(found)
+
+
+def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
+    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
+    for value, at in _expressions(spec):
+        if isinstance(value, str):
+            parse_expression(value, document.where(at))
+    for name, knob in spec.knobs.items():
+        if isinstance(knob.default, str):
+            valid = {*spec.shapes, *spec.knobs, *DEVICE_FACTS} - {name}
+            for used in sorted(parse_expression(knob.default).names - valid):
+                where = document.where(("knobs", name, "default"))
+                raise unknown_name("shape, knob or fact of the GPU", used, valid, where=where)

@@ -17,6 +17,16 @@ LIST_LIMIT = 4096
 
 
 @dataclass(frozen=True)
+class Formula:
+    """A knob's default that is an expression: its value is known where the shapes are, at a point."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Setting:
     """The values of one name (several: a list to go through) and where they came from, in words."""
 
@@ -103,7 +113,8 @@ def knob_settings(
     for name, knob in knobs.items():
         given = None if ignore_environment or knob.env is None else environ.get(knob.env)
         if given is None:
-            settings[name] = Setting((knob.default,), "spec default")
+            default = Formula(knob.default) if isinstance(knob.default, str) else knob.default
+            settings[name] = Setting((default,), "spec default")
             continue
         value = parse_value(given)
         finite = not isinstance(value, float) or math.isfinite(value)
