@@ -35,6 +35,7 @@ _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadPara
 # In the order of `--help`. Each is the function of that name in the module of that name.
 COMMANDS = (
     "analyze",
+    "explain",
     "recommend",
     "sweep",
     "check",

@@ -20,6 +20,10 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
     """All kernels of a Report."""
     for kernel in report.kernels:
         yield from _kernel(report, kernel, console.width)
+        if any(config.shared_map is not None for config in kernel.configs):
+            from occupancy_cli.report.terminal import explained
+
+            yield from explained.lines(kernel, console.width, view)
 
 
 def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:
