@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from occupancy_cli.report.report import SCHEMA, Report, Scalar
 
 if TYPE_CHECKING:
+    from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import (
         Anchor,
         Choice,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMA",
     "Anchor",
+    "CheckRun",
     "Choice",
     "Config",
     "ConfigTables",
@@ -75,6 +77,7 @@ MODULES = (
     "machine_parts",
     "occupancy_parts",
     "kernel_parts",
+    "check_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",
