@@ -22,6 +22,7 @@ import fnmatch
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -171,15 +172,18 @@ def held_to(
     results: Sequence[Result],
     findings: Sequence[schema.Finding],
     toolchain: schema.Toolchain,
+    unchanged: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> tuple[list[schema.Finding], list[str]]:
-    """The findings and notes of a run beside its baseline; the file is written where that is asked for."""
+    """The findings and notes of a run beside its baseline; the file is written where that is asked for.
+
+    `unchanged` are the (source, kernel) that were left out since nothing of theirs changed.
+    """
     if request.action == "write" or lock is None:
         written = {r.key: r.figures for r in results}
         write_lock(request.path, lock_text(request.path, written, toolchain))
         return [], [f"{request.path}: {len(written):,} results written"]
-    undecided = frozenset(
-        (f.source, f.kernel.replace(" ", "_")) for f in findings if f.level in ("undecided", "allowed")
-    )
+    left = {(f.source, f.kernel) for f in findings if f.level in ("undecided", "allowed")} | unchanged
+    undecided = frozenset((source, kernel.replace(" ", "_")) for source, kernel in left)
     found = compare(
         lock,
         results,

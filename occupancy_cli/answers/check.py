@@ -27,6 +27,8 @@ from occupancy_cli.compile.compile_service import CompileService, SourcesChanged
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.errors import CompileError, OccupancyError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.loading.target_gpu import target_of
+from occupancy_cli.plan.changed_files import ChangedFiles
 from occupancy_cli.plan.check_selection import SelectedKernel, Selection, shown_path
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.report import schema
@@ -55,6 +57,7 @@ class CheckQuestion:
 
     `gpus` are asked for by name and win; `project_gpus` are for kernels that name none. Budgets `before` are common
     ones that a kernel's own win over, those `after` win over all. `allow_unknown` has patterns of what may stay open.
+    With `changed`, kernels that nothing among it was read for are left out.
     """
 
     gpus: tuple[str, ...] = ()
@@ -64,6 +67,7 @@ class CheckQuestion:
     after: tuple[BudgetLayer, ...] = ()
     allow_unknown: tuple[str, ...] = ()
     baseline: BaselineRequest | None = None
+    changed: ChangedFiles | None = None
 
 
 def check(selection: Selection, question: CheckQuestion, default: AskedGpu, service: CompileService) -> schema.Report:
@@ -91,7 +95,7 @@ def check(selection: Selection, question: CheckQuestion, default: AskedGpu, serv
     findings, unused = allowed(run.found, question.allow_unknown)
     made_with = toolchain(service, run.everything)
     if baseline is not None and not service.interrupted:
-        more, said = held_to(baseline, lock, run.results, findings, made_with)
+        more, said = held_to(baseline, lock, run.results, findings, made_with, run.unchanged)
         findings += more
         run.notes += said
     return schema.Report(
@@ -102,6 +106,7 @@ def check(selection: Selection, question: CheckQuestion, default: AskedGpu, serv
             seconds=round(time.monotonic() - started, 3),
             helpers=selection.helpers,
             pruned=run.pruned,
+            unchanged=len(run.unchanged),
             allowed=sum(f.level == "allowed" for f in findings),
         ),
         notes=[*run.notes, *unused, *notes_of(service, run.everything)],
@@ -163,6 +168,7 @@ class _Run:
         self.results: list[Result] = []
         """What the configs came to, for a baseline."""
         self.pruned = 0
+        self.unchanged: set[tuple[str, str]] = set()
         self._planned: list[_Planned] = []
         self._ids: dict[str, str] = {}
 
@@ -224,6 +230,17 @@ class _Run:
             self.notes.append(note)
         return [profile]
 
+    def _is_unchanged(self, selected: SelectedKernel, kernel: Kernel, gpu: GpuProfile) -> bool:
+        """Whether nothing that a kernel was made from is among what changed; what is not known counts as changed."""
+        changed = self.question.changed
+        if changed is None or changed.has([selected.file, selected.given.document.path]):
+            return False
+        for source in (kernel.source, *(site.source for site in kernel.followers)):
+            seen = self.service.seen_by(source, target_of(gpu))
+            if seen is None or changed.reach(seen):
+                return False
+        return True
+
     def _layers(self, selected: SelectedKernel) -> tuple[BudgetLayer, ...]:
         own = spec_layers(selected.given.spec, selected.given.document)
         layers = (*self.question.before, *own, *selected.budgets, *self.question.after)
@@ -237,6 +254,9 @@ class _Run:
         layers = self._layers(selected)
         rules = rules_of(layers)
         kernel = prepare(selected.given, gpu, self.service.describe, self.question.sets, os.environ)
+        if self._is_unchanged(selected, kernel, gpu):
+            self.unchanged.add((selected.file, selected.given.name))
+            return
         settings = _each_knob_value(kernel, self.question.sets)
         records = self.question.baseline is not None
         stop = _stop(rules, records)(gpu)
@@ -432,8 +452,11 @@ def config_places(kernel: Kernel, selected: SelectedKernel) -> ConfigPlaces:
                 if file and str(Path(file).resolve()) != written_out:
                     found.append((config, shown_path(file), line))
         elif isinstance(given.spec.configs, list) and not given.from_flags:
+            listed_in = shown_path(given.document.path)
             for i, config in enumerate(given.spec.configs):
-                found.append((config, selected.file, given.document.line(("configs", i))))
+                at = given.document.line(("configs", i))
+                if at is not None:
+                    found.append((config, listed_in, at))
     return ConfigPlaces(tuple(found), selected.file, selected.line)
 
 

@@ -141,22 +141,23 @@ def _efficiency(gpu: GpuProfile, analyzed: AnalyzedPoint) -> float | str:
 
 def _time(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> float | str:
     """The predicted time of all launches of a point, one after the other; else why it is not known."""
-    from occupancy_cli.plan.launch_work import time_of
+    from occupancy_cli.plan.launch_work import times_of
 
-    total = 0.0
     for plan, outcome in zip(analyzed.point.launches, analyzed.outcomes, strict=True):
-        name = plan.request.source.kernel
         if outcome.resources is None:
-            return f"{name} did not compile: {outcome.message}"
-        try:
-            found = time_of(kernel, gpu, plan, outcome)
-        except InputError as bad:
-            return str(bad)
-        if found is None:
+            return f"{plan.request.source.kernel} did not compile: {outcome.message}"
+    try:
+        (found,) = times_of(kernel, gpu, [(analyzed.point, analyzed.outcomes)])
+    except InputError as bad:
+        return str(bad)
+    total = 0.0
+    for plan, timed in zip(analyzed.point.launches, found, strict=True):
+        name = plan.request.source.kernel
+        if timed is None:
             return f"the spec gives no grid of {name}"
-        if found.time_us is None:
-            return "; ".join(f"{what} unknown" for what, _ in found.unknown) or f"nothing tells the time of {name}"
-        total += found.time_us
+        if timed.time_us is None:
+            return "; ".join(what for what, _ in timed.unknown) or f"nothing tells the time of {name}"
+        total += timed.time_us
     return total
 
 

@@ -18,6 +18,7 @@ from occupancy_cli.report.report import Report
 
 if TYPE_CHECKING:
     from occupancy_cli.answers.baseline import BaselineRequest
+    from occupancy_cli.plan.changed_files import ChangedFiles
     from occupancy_cli.spec.project_settings import Project
 
 _FORMS = ", ".join(FORMATS)
@@ -72,6 +73,10 @@ def check(
         list[str] | None,
         typer.Option("--tolerance", metavar="FIGURE=PERCENT", help="How much worse than the baseline is no matter."),
     ] = None,
+    changed_since: Annotated[
+        str | None,
+        typer.Option("--changed-since", metavar="REV", help="Only kernels made from files that changed since (git)."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", help="The pyproject.toml to follow. Default: the nearest with [tool.occupancy]."),
@@ -114,6 +119,7 @@ def check(
         before=() if project is None else project.budgets,
         after=parse_budgets(budget or ()),
         baseline=_baseline(project, baseline, write_baseline, update_baseline, tolerance or [], paths or []),
+        changed=_changed(changed_since, project),
         allow_unknown=(*(allow_unknown or ()), *(() if project is None else project.settings.allow_unknown)),
     )
     default = AskedGpu(options.DEFAULT_GPU, asked=False, folders=tuple(hw_profiles or ()))
@@ -154,6 +160,16 @@ def _baseline(
             raise InputError("there is no baseline to hold anything to", where="--tolerance", hint="Give --baseline.")
         return None
     return BaselineRequest(compare, "update" if update else "compare", tuple(paths), parsed)
+
+
+def _changed(revision: str | None, project: Project | None) -> ChangedFiles | None:
+    """What changed since a revision; None to judge all, as when the project's own settings changed."""
+    if revision is None:
+        return None
+    from occupancy_cli.plan.changed_files import changed_since
+
+    changed = changed_since(revision)
+    return None if project is not None and changed.has([str(project.folder / "pyproject.toml")]) else changed
 
 
 def _targets(output_format: str, files: list[str]) -> dict[Path, str]:

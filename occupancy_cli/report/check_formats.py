@@ -40,8 +40,8 @@ def text_of(report: Report, name: str) -> str:
 def _table(report: Report) -> str:
     """What a terminal would be shown, without colours and as wide as it takes."""
     from occupancy_cli.report.terminal import render
-    from occupancy_cli.report.terminal.console import make_console
+    from occupancy_cli.report.terminal.console import make_plain_console
 
     text = StringIO()
-    render(report, make_console(text))
+    render(report, make_plain_console(text))
     return text.getvalue()

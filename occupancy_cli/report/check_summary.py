@@ -65,6 +65,8 @@ def left_out(report: Report) -> list[str]:
         lines.append(
             f"{_counted(run.helpers, 'helper')} skipped: only other kernels call them, and nothing launches them"
         )
+    if run.unchanged:
+        lines.append(f"{_counted(run.unchanged, 'kernel')} not judged: nothing that they are made from changed")
     if run.pruned:
         lines.append(f"{_counted(run.pruned, 'config')} not judged: prune_configs_by leaves them out")
     return lines

@@ -339,3 +339,64 @@ def test_what_was_typed_wrong_is_told_before_anything_is_compiled(
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert not (project / "x").exists()
+
+
+PROJECT = """\
+[tool.occupancy]
+include = ["kernels"]
+gpus = ["rtx-pro-6000"]
+baseline = "occupancy.lock.json"
+
+[tool.occupancy.kernels."kernels/ops.py:add"]
+arguments = { x_ptr = "*fp32", n = { type = "i32", value = 4096 } }
+constexprs = { BLOCK = 64 }
+configs = [{ num_warps = 1 }, { num_warps = 2 }]
+budgets = { max_registers_per_thread = 255 }
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_a_project_with_its_baseline_over_some_commits(project: Path) -> None:
+    """The life of a gate: set up, green, a kernel grows, is taken in; only what changed is judged; things disappear."""
+
+    def git(*arguments: str) -> None:
+        author = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *author, *arguments], check=True, cwd=project, capture_output=True)
+
+    def last(done: subprocess.CompletedProcess[str]) -> str:
+        return done.stdout.splitlines()[-1].rpartition(" in ")[0]
+
+    (project / "pyproject.toml").write_text(PROJECT)
+    (project / "kernels" / "tile.py").write_text("TILE = 64\n")
+    ops = "from tile import TILE\n" + KERNELS.replace('triton.Config({"BLOCK": 64}', 'triton.Config({"BLOCK": TILE}')
+    (project / "kernels" / "ops.py").write_text(ops)
+    lock = project / "occupancy.lock.json"
+    missing = run(cwd=project)
+    assert (missing.returncode, "occupancy.lock.json: no such file" in missing.stderr) == (2, True)
+    assert run("--write-baseline", "occupancy.lock.json", cwd=project).returncode == 0
+    written = lock.read_text()
+    done = run(cwd=project / "kernels")  # from wherever
+    assert (done.returncode, last(done)) == (0, "2 kernels · 4 configs · 1 GPU: 4 ok, 0 over budget, 0 unknown")
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    done = run("--changed-since", "HEAD", cwd=project)
+    assert (done.returncode, last(done)) == (0, "0 kernels · 0 configs · 0 GPUs: 0 ok, 0 over budget, 0 unknown")
+    assert "2 kernels not judged: nothing that they are made from changed" in done.stdout
+    # A file that the kernels import: both are made from it. One gets a config that the baseline does not have.
+    (project / "kernels" / "tile.py").write_text("TILE = 256\n")
+    done = run("--changed-since", "HEAD", "--format", "json", cwd=project)
+    assert done.returncode == 2, done.stderr
+    said = {f["message"].partition(" occupancy.lock.json")[0] for f in findings(done) if f["rule"] == "baseline"}
+    assert said == {"is not in", "in"}
+    assert run("--update-baseline", cwd=project).returncode == 0
+    changed = set(written.splitlines()) ^ set(lock.read_text().splitlines())
+    assert len([line for line in changed if line.startswith('"BLOCK')]) >= 2
+    assert run(cwd=project).returncode == 0
+    # What takes something away is never green.
+    assert run("--gpu", "h200", cwd=project).returncode == 2
+    (project / "kernels" / "scale.yaml").unlink()
+    assert run(cwd=project).returncode == 2
+    lock.unlink()
+    assert run(cwd=project).returncode == 2
