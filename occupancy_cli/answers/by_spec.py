@@ -1,11 +1,11 @@
-"""`analyze`, `recommend` and `check` of whatever a spec holds: configs of a kernel, or tables of configs.
+"""`analyze` and `recommend` of whatever a spec holds: configs of a kernel, or tables of configs.
 
 A table names the GPU of each of its files, so for one the GPU counts only where a person asked for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,20 +91,3 @@ def _tables(
 
     gpus = [gpu.profile()] if gpu.asked else None
     return analyze_tables(given, gpus, gpu.resolve, service, sets, command=command)
-
-
-def check_specs(
-    specs: Sequence[KernelInput],
-    gpus: Sequence[str],
-    default: AskedGpu,
-    service: CompileService,
-    sets: Mapping[str, Setting],
-) -> Report:
-    """The Report of `check`: on `gpus`, else on those of each spec, else on `default` (tables: on their files' own)."""
-    from occupancy_cli.answers.check import check
-
-    def gpus_of(one: KernelInput) -> list[GpuProfile]:
-        fall_back = [] if isinstance(one.spec.configs, ConfigTable) else [default.name]
-        return [default.resolve(name) for name in gpus or one.spec.check.gpus or fall_back]
-
-    return check([(one, gpus_of(one)) for one in specs], service, sets, default.resolve)

@@ -205,6 +205,12 @@ class CompileService:
         self._remember(key, done.answer.description, done.answer.seen, source)
         return done.answer.description
 
+    def seen_by(self, source: KernelSource, target: Target) -> tuple[Fact, ...] | None:
+        """What a kernel that was described looked at outside while it loaded; None where that was not kept."""
+        key = self._key({"describe": asdict(source), "arch": target.arch})
+        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        return None if known is None else known[1].facts
+
     def pruned_configs(self, request: CompileRequest) -> list[dict[str, ConfigValue]]:
         """The autotune configs that `prune_configs_by` leaves for this launch."""
         key = self._key({"prune": replace(request, exact_values=True).identity()})
@@ -295,6 +301,8 @@ class CompileService:
         try:
             for index, request in self._longest_first(todo):
                 futures[self._submit(Compile(request, None if keep_in is None else str(keep_in)))] = index
+            if self._progress:
+                self._progress(Progress(0, len(todo), "", None))
             for future in as_completed(futures):
                 index = futures[future]
                 outcomes[index] = self._finish(todo[index], future)

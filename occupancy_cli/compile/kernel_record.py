@@ -59,13 +59,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Autotune:
-    """What an @triton.autotune says: its configs by name and value, what it is keyed by, whether it prunes."""
+    """What an @triton.autotune says: its configs by name and value, what it is keyed by, whether it prunes.
+
+    `places` has the file and line that made each config, an empty file where that is not the kernel's side.
+    """
 
     configs: tuple[Mapping[str, ConfigValue], ...]
     key: tuple[str, ...]
     prunes: bool
     restore_value: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,9 @@ def chosen_ctas(grid: tuple[int, int, int], threads: int) -> tuple[list[tuple[in
     axes: list[list[int]] = []
     left = most
     for size in sorted(range(3), key=lambda i: grid[i]):
-        count = min(grid[size], max(left, 1) if size == max(range(3), key=lambda i: grid[i]) else max(round(left ** 0.5), 1))
+        count = min(
+            grid[size], max(left, 1) if size == max(range(3), key=lambda i: grid[i]) else max(round(left**0.5), 1)
+        )
         axes.append(sorted({round(i * (grid[size] - 1) / max(count - 1, 1)) for i in range(count)}))
         left //= max(len(axes[-1]), 1)
     order = sorted(range(3), key=lambda i: grid[i])
@@ -138,9 +140,7 @@ class _Counted:
     def __init__(self, kernel: SassKernel, weights: np.ndarray) -> None:
         self.kernel = kernel
         self.weights = weights
-        self.places = {
-            i for i, c in enumerate(kernel.instructions) if c.base in _READ and not _skipped(c)
-        }
+        self.places = {i for i, c in enumerate(kernel.instructions) if c.base in _READ and not _skipped(c)}
         self.tallies = {i: _Tally() for i in self.places}
 
     def touch(self, touch: Touch) -> None:

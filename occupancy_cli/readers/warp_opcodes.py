@@ -20,7 +20,6 @@ from occupancy_cli.readers.warp_values import (
     OPAQUE,
     U32,
     ZERO,
-    Lanes,
     Value,
     add,
     apply,

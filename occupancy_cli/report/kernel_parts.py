@@ -15,7 +15,7 @@ from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLA
 if TYPE_CHECKING:
     from occupancy_cli.report.explain_parts import OptionTried, RegisterUse, SharedMemoryMap
 
-Level = Literal["ok", "violation", "undecided", "note"]
+Level = Literal["ok", "violation", "undecided", "allowed", "note"]
 EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]
 
 
@@ -163,7 +163,11 @@ class ConfigTables:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line of a check: what was looked at, and whether it holds."""
+    """One line of a check: what was looked at, and whether it holds.
+
+    `source` is the file that was asked for, a spec or a Python file; `file` and `line` are where the config is written,
+    or the kernel, or what is wrong. "allowed" is what is unknown and was allowed to be.
+    """
 
     level: Level
     kernel: str
@@ -172,10 +176,11 @@ class Finding:
     knobs: dict[str, Scalar] = field(default_factory=dict)
     rule: str
     message: str = prose()
+    source: str = ""
     file: str = ""
     line: int | None = None
-    required: int | None = None
-    limit: int | None = None
+    required: int | float | None = None
+    limit: int | float | None = None
     unit: str = ""
 
     @property

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from occupancy_cli.report.audit_parts import Audit
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
+    from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
     from occupancy_cli.report.installation_parts import Cache, Installation
@@ -53,6 +54,7 @@ class Report:
     sweep: list[SweepPoint] = field(default_factory=list)
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
+    check: CheckRun | None = None
     tables: list[ConfigTables] = field(default_factory=list)
     calculation: Calculation | None = None
     gpus: list[GpuFacts] = field(default_factory=list)
