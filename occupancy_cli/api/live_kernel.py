@@ -34,11 +34,6 @@ class LiveKernel:
     constexprs: frozenset[str] = frozenset()
 
 
-def is_live_kernel(value: Any) -> bool:
-    """Whether `value` is a function that Triton compiles, or something around one."""
-    return _jit_in(value) is not None
-
-
 def live_kernel(value: Any) -> LiveKernel:
     """What to compile for `value`; `InputError` says why that cannot be had."""
     jit = _jit_in(value)

@@ -233,6 +233,11 @@ def test_a_data_frame_is_the_rows() -> None:
     assert isinstance(frame, pandas.DataFrame) and list(frame["sm_count"]) == [170, 132]
 
 
+def test_an_arrow_table_is_the_rows() -> None:
+    pytest.importorskip("pyarrow")
+    assert occ.gpus("5090", "h200").to_arrow().column("sm_count").to_pylist() == [170, 132]
+
+
 def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -29,9 +29,6 @@ class Html:
         return self.text
 
 
-NOTHING = Html("")
-
-
 def escaped(value: Any) -> str:
     """Text, as it stands between tags or in an attribute; nothing in it steers a terminal that prints the page."""
     return value.text if isinstance(value, Html) else escape(visible_lines(str(value)), quote=True)
