@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
@@ -47,6 +48,7 @@ TYPE_ALIASES = {
 DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
 """Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
 _UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable", "Budgets")
+_building = threading.Lock()
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
@@ -367,17 +369,26 @@ def validate(document: Document) -> KernelSpecFile:
 
 def build_models() -> None:
     """Set the models up, once, without pydantic's plugins: to find some it reads what every installed package says."""
-    if KernelSpecFile.__pydantic_complete__:
-        return
-    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
-    try:
-        KernelSpecFile.model_rebuild()
-    finally:
-        if before is None:
-            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
-        else:
-            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+    with _building:  # of two threads the second would take the first's setting for the user's
+        if KernelSpecFile.__pydantic_complete__:
+            return
+        before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+        try:
+            KernelSpecFile.model_rebuild()
+        finally:
+            if before is None:
+                del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+            else:
+                os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+
+
+def _new_lock() -> None:
+    global _building
+    _building = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)  # another thread of the parent may have held it
 
 
 def _expand(data: dict[str, Any]) -> dict[str, Any]:
