@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError, nearest, unknown_name
@@ -35,6 +34,7 @@ from occupancy_cli.gpu.gpu_profile import (
     arch_of,
 )
 from occupancy_cli.gpu.profile_files import known_capabilities, limits_of, product_in
+from occupancy_cli.gpu.profile_form import names_of
 from occupancy_cli.gpu.shipped_index import is_as_shipped, shipped_index
 from occupancy_cli.yaml_reader import load_yaml
 
@@ -84,15 +84,6 @@ def _files(folder: Path) -> dict[str, Path]:
         for entry in sorted(os.scandir(folder), key=lambda e: e.name)
         if entry.name.endswith((".yaml", ".yml")) and not entry.name.startswith(".")
     }
-
-
-def names_of(data: Mapping[str, Any], stem: str) -> frozenset[str]:
-    """The normalized names that the profile with this data, in a file called `stem`, answers to."""
-    named: list[Any] = [stem, data.get("name")]
-    for key in ("aliases", "device_names"):
-        listed = data.get(key)
-        named += listed if isinstance(listed, list) else [listed]
-    return frozenset(normalized(name) for name in named if isinstance(name, str)) - {""}
 
 
 def _names_in(path: Path) -> frozenset[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, Time
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 Level = Literal["ok", "violation", "undecided", "note"]
 EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]

@@ -20,6 +20,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from occupancy_cli.report.part_values import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION
 from occupancy_cli.report.visible_text import steers
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ if TYPE_CHECKING:
     from occupancy_cli.report.source_parts import Knobs, Skeleton
 
 SCHEMA: Literal["occupancy/report/1"] = "occupancy/report/1"
-Scalar = int | float | bool | str | None
-
-EXIT_OK, EXIT_VIOLATION, EXIT_UNDECIDED, EXIT_INTERRUPTED = 0, 1, 2, 130
-
-
-def prose(default: Any = dataclasses.MISSING) -> Any:
-    """A field whose text may have several lines, such as what a compiler said."""
-    return field(default=default, metadata={"prose": True})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import pytest
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError
 from occupancy_cli.gpu import profile_files, profiles
-from occupancy_cli.gpu.profile_files import GPU_VALUES, LIMIT_VALUES
+from occupancy_cli.gpu.profile_form import GPU_VALUES, LIMIT_VALUES
 from occupancy_cli.gpu.profiles import (
     DEFAULT_GPU,
     PROFILE_DIRS_VARIABLE,
