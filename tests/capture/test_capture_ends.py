@@ -91,6 +91,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         one.parent.wait()
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 @pytest.mark.parametrize("script", ["obedient", "stubborn"])
 def test_a_signal_to_the_capture_leaves_nothing(started: Callable[..., Running], name: str, script: str) -> None:
@@ -101,12 +102,14 @@ def test_a_signal_to_the_capture_leaves_nothing(started: Callable[..., Running],
     assert code not in (0, 1), "a script that was ended did not run to its end"
 
 
+@pytest.mark.one_triton
 def test_the_end_of_its_parent_ends_it(started: Callable[..., Running]) -> None:
     running = started("stubborn")
     running.parent.kill()
     assert wait_until(lambda: not running.left()), running.left()
 
 
+@pytest.mark.one_triton
 def test_a_script_that_ends_by_itself_leaves_nothing_running(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT.rpartition("time.sleep(90)")[0])
     command = [sys.executable, "-m", "occupancy_cli", "capture", "-o", "specs", "script.py"]
