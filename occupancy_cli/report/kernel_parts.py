@@ -58,6 +58,9 @@ class Config:
     resources: Resources | None = None
     occupancy: Occupancy | None = None
     launch: Launch | None = None
+    predicted_time_us: float | None = field(
+        default=None, metadata={"description": "of this kernel and those that follow it, as `recommend` predicts it"}
+    )
     time: Time | None = None
     followed_by: list[Follower] = field(default_factory=list)
     error: Error | None = None
