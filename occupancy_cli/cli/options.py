@@ -55,7 +55,7 @@ ArgOption = Annotated[
     typer.Option(
         "--arg",
         metavar="NAME=TYPE",
-        help="An argument of a kernel without a spec, its type or value: q_ptr=*bf16, k_ptr=*fp8e4nv@4, n=4096, p=none.",
+        help="Type or value of an argument of a kernel without a spec: q_ptr=*bf16, k_ptr=*fp8e4nv@4, n=4096, p=none.",
     ),
 ]
 GridOption = Annotated[
