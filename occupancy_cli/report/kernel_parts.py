@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, Time
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 Level = Literal["ok", "violation", "undecided", "note"]
 EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]
@@ -58,6 +58,9 @@ class Config:
     resources: Resources | None = None
     occupancy: Occupancy | None = None
     launch: Launch | None = None
+    predicted_time_us: float | None = field(
+        default=None, metadata={"description": "of this kernel and those that follow it, as `recommend` predicts it"}
+    )
     time: Time | None = None
     followed_by: list[Follower] = field(default_factory=list)
     error: Error | None = None
