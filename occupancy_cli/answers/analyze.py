@@ -59,6 +59,31 @@ def analyze(
     )
 
 
+def analyze_on(
+    gpus: Sequence[GpuProfile],
+    given: KernelInput,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    *,
+    full: bool = False,
+    timed: bool = False,
+) -> schema.Report:
+    """A Report with the kernel once for each of several GPUs, each part with its own; else as `analyze`."""
+    found = [analyze(given, gpu, service, sets, full=full, timed=timed) for gpu in gpus]
+    assumed = [f"assumed for {r.gpu.name}: {', '.join(r.gpu.assumed)}" for r in found if r.gpu and r.gpu.assumed]
+    notes = [
+        *assumed,
+        *(note for report in found for note in (*(report.gpu.notes if report.gpu else ()), *report.notes)),
+    ]
+    return replace(
+        found[0],
+        gpu=None,
+        kernels=[replace(kernel, gpu=report.gpu) for report in found for kernel in report.kernels],
+        notes=list(dict.fromkeys(notes)),
+        interrupted=service.interrupted,
+    )
+
+
 def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
     """Where a compile may end: at a config over the cap, unless everything is asked for."""
     return None if full else gpu.limits.shared_per_cta_optin_bytes

@@ -1,8 +1,9 @@
 """`recommend`: the knobs and config with the shortest predicted time, beside what is used now.
 
 Candidates are every value that the spec lists for a knob (unless `--set` fixes it) x every config, each with the
-resources of its own specialization. What is used now is the knobs' present values with the config that an autotuner
-would pick there, which is taken to be the fastest predicted one.
+resources of its own specialization. What is used now is the knobs' present values with the config that the spec says
+is in use; where it does not say, the one that an autotuner would pick there, which is taken to be the fastest predicted
+one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ from occupancy_cli.plan.point_table import candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
     Kernel,
     Point,
+    is_in_use,
     knob_candidates,
+    main_config,
     make_point,
     names_of,
     overrides_of,
@@ -317,7 +320,8 @@ def candidate_points(
         for knobs in [now, *_knob_choices(kernel, values, config, override, list(spec.knobs), sets)]:
             point = make_point(kernel, gpu, values | knobs, config, override, stop_above(gpu, full=full))
             same = (repr(point.config), tuple((p.grid, p.request.identity_text()) for p in point.launches))
-            found.setdefault(same, ChosenPoint(point, knobs == now))
+            today = knobs == now and is_in_use(spec, main_config(config, override))
+            found.setdefault(same, ChosenPoint(point, today))
     return list(found.values())
 
 

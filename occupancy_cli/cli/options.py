@@ -39,6 +39,14 @@ GpuOption = Annotated[
     str,
     typer.Option("--gpu", help="GPU: a product (5090, h200), sm120 (limits only), local, or a profile's file."),
 ]
+GpusOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        help=f"GPU: a product (rtx-pro-6000, 5090, h200), sm120 (limits only), or local; repeatable, all in one table. "
+        f"Default: {DEFAULT_GPU}.",
+    ),
+]
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")
 ]
@@ -55,7 +63,7 @@ ArgOption = Annotated[
     typer.Option(
         "--arg",
         metavar="NAME=TYPE",
-        help="Type of an argument of a kernel without a spec: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none.",
+        help="Type or value of an argument of a kernel without a spec: q_ptr=*bf16, k_ptr=*fp8e4nv@4, n=4096, p=none.",
     ),
 ]
 GridOption = Annotated[
@@ -98,6 +106,11 @@ def asked_gpu(context: typer.Context, name: str, hw_profiles: list[Path] | None)
     asked = AskedGpu(name, source is not None and source.name != "DEFAULT", tuple(hw_profiles or ()))
     asked.profile()
     return asked
+
+
+def asked_gpus(context: typer.Context, names: list[str] | None, hw_profiles: list[Path] | None) -> list[AskedGpu]:
+    """The GPUs of a --gpu that may be given several times; the default one where it is not given."""
+    return [asked_gpu(context, name, hw_profiles) for name in names or [DEFAULT_GPU]]
 
 
 def local_index(gpu: str) -> int:

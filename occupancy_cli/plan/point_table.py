@@ -32,6 +32,7 @@ from occupancy_cli.plan.points import (
     argument_value,
     constexprs_of,
     grid_axis,
+    is_in_use,
     main_config,
     make_point,
     names_at,
@@ -290,7 +291,7 @@ def candidate_tables(
             for name, value in chosen.items()
         }
         rows = np.concatenate([position, batch])[order]
-        same = np.ones(len(rows), dtype=bool)
+        same = np.full(len(rows), is_in_use(spec, main_config(config, override)))
         for name, value in now.items():
             same &= np.asarray(spread(settings[name], len(rows)) == take(value, rows), dtype=bool)
         tables.append(point_table(kernel, gpu, settings, rows, same, config, override, stop_above))

@@ -152,7 +152,8 @@ def prepare(
             "config tables are read by analyze, check and recommend only", where=document.where(("configs",))
         )
     configs = from_source.configs or _configs(given, spec, (), description)
-    settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ)
+    settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ, spec.in_use)
+    _check_in_use(given, description, configs)
     known = {*settings, *spec.derived, *spec.constexprs, *description.constexprs, *LAUNCH_OPTIONS}
     known |= {name for config in configs for name in config} | set(spec.arguments) | set(table_names or ())
     for name in sets:
@@ -193,6 +194,25 @@ def _not_used(spec: KernelSpecFile, sites: Sequence[LaunchSite], chosen: Iterabl
             yield f"{name} changes nothing: {sites[0].description.name} never reads it"
         elif name in spec.knobs:
             yield f"{name} changes nothing: no expression of the spec and no parameter of the kernel is called so"
+
+
+def _check_in_use(given: KernelInput, description: KernelDescription, configs: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a setting of today that the spec has no knob or config for: nothing could be compared with it."""
+    spec, where = given.spec, given.document.where
+    valid = {*spec.knobs, *(n for config in configs for n in config), *LAUNCH_OPTIONS}
+    for name in spec.in_use:
+        if name not in valid:
+            raise unknown_name("knob or name of a config", name, valid, where=where(("in_use", name)))
+    if not isinstance(spec.configs, ConfigTable) and not any(is_in_use(spec, config) for config in configs):
+        today = ", ".join(f"{n} {v}" for n, v in spec.in_use.items() if n not in spec.knobs)
+        problem = f"no config of {description.name} has {today}"
+        raise InputError(problem, where=where(("in_use",)), hint="List the config that runs today among them.")
+
+
+def is_in_use(spec: KernelSpecFile, config: Mapping[str, Any]) -> bool:
+    """Whether a config may be the one that runs today; where the spec does not say so, any may."""
+    whole = {**DEFAULTS, **config}
+    return all(whole.get(n) == v for n, v in spec.in_use.items() if n not in spec.knobs)
 
 
 def _with_sets(given: KernelInput, overrides: Mapping[str, Setting]) -> KernelInput:

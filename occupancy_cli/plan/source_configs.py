@@ -20,7 +20,7 @@ from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.result_cache import default_cache_dir
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
-from occupancy_cli.plan.kernel_input import KernelRef
+from occupancy_cli.plan.kernel_input import KernelRef, source_name
 from occupancy_cli.source.kernel_text import module_text
 from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
 from occupancy_cli.spec.kernel_spec import Launch
@@ -69,7 +69,7 @@ def source_configs(
     from occupancy_cli.source.source_launches import source_options
 
     path = ref.file or module_file(ref.module or "")
-    said = source_options(path, ref.kernel) if path is not None else SourceOptions()
+    said = source_options(path, source_name(path, ref.kernel)) if path is not None else SourceOptions()
     fixed = {*spec.constexprs, *settled}
     settled = {*fixed, *set_names}
     carried = [n for n in said.not_read if not (n.name and n.name in settled)]

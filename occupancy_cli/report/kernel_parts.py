@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from occupancy_cli.report.machine_parts import Gpu
 from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, Time
 from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
@@ -76,9 +77,13 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set)."""
+    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set).
+
+    `gpu` is the one that these configs are for where several were asked about; else it is the Report's.
+    """
 
     name: str
+    gpu: Gpu | None = None
     source: str
     kernel: str
     settings: dict[str, str] = field(default_factory=dict)

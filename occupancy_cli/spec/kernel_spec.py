@@ -282,6 +282,10 @@ class KernelSpecFile(Launch):
     knobs: dict[Name, Knob] = Field(default_factory=dict)
     derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
     followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
+    in_use: dict[Name, Scalar | None] = Field(
+        default_factory=dict,
+        description="the setting that runs today, of knobs and configs, which a recommendation is compared with",
+    )
     tuned: bool = Field(False, description="the configs listed are an autotuner's, which drops what cannot launch")
     partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
     inputs: str | None = Field(

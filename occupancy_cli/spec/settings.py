@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from occupancy_cli.errors import InputError
@@ -106,12 +107,20 @@ def shape_settings(shapes: Mapping[str, int | float | Shape]) -> dict[str, Setti
 
 
 def knob_settings(
-    knobs: Mapping[str, Knob], environ: Mapping[str, str], *, ignore_environment: bool = False
+    knobs: Mapping[str, Knob],
+    environ: Mapping[str, str],
+    in_use: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    ignore_environment: bool = False,
 ) -> dict[str, Setting]:
-    """Each knob's value: its environment variable where that is set, else the spec's default."""
+    """Each knob's value: its environment variable where that is set, else what the spec says runs today (`in_use`),
+    else its default."""
     settings = {}
     for name, knob in knobs.items():
         given = None if ignore_environment or knob.env is None else environ.get(knob.env)
+        if given is None and name in in_use:
+            settings[name] = Setting((in_use[name],), "in_use")
+            continue
         if given is None:
             default = Formula(knob.default) if isinstance(knob.default, str) else knob.default
             settings[name] = Setting((default,), "spec default")

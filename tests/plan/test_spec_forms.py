@@ -212,3 +212,28 @@ def test_what_nothing_reads_is_named(tmp_path: Path) -> None:
     (tmp_path / "k.yaml").write_text(SPEC.replace("value: BLOCK}", "value: 3}"))
     swept = prepare(read_kernel_input(str(tmp_path / "k.yaml")), H200, never_read, parse_settings(["BLOCK=64,128"]), {})
     assert swept.from_source.notes == ("BLOCK changes nothing: split never reads it",)
+
+
+def test_the_setting_of_today_is_what_is_set_now(tmp_path: Path) -> None:
+    today = "configs: [{num_warps: 8}, {num_warps: 4}]\nin_use: {SPLITS: 16, num_warps: 4}\n"
+    spec = SPEC.replace("configs: [{num_warps: 8}]\n", today, 1)
+    prepared = kernel(tmp_path, spec)
+    assert prepared.settings["SPLITS"].values == (16,) and prepared.settings["SPLITS"].origin == "in_use"
+    eight, four = candidate_tables(prepared, H200, [80], {}, None)
+    assert not eight.now.any()
+    now = [four.point(row) for row in range(four.rows) if four.now[row]]
+    assert {(p.knobs["SPLITS"], dict(p.main.request.options)["num_warps"]) for p in now} == {(16, 4)}
+
+
+@pytest.mark.parametrize(
+    ("today", "said"),
+    [
+        ("{num_warps: 2}", "in_use: no config of split has num_warps 2"),
+        ("{SPLIT: 2}", "in_use.SPLIT: unknown knob or name of a config 'SPLIT'"),
+        ("{batch: 2}", "in_use.batch: unknown knob or name of a config 'batch'"),
+    ],
+)
+def test_a_setting_of_today_that_the_spec_cannot_have_is_refused(tmp_path: Path, today: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        kernel(tmp_path, SPEC + f"in_use: {today}\n")
+    assert said in str(caught.value)
