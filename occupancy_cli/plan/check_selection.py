@@ -118,8 +118,8 @@ class _Gathered:
 
     specs: dict[Path, None] = field(default_factory=dict)
     folders: list[Path] = field(default_factory=list)
-    sources: dict[Path, str] = field(default_factory=dict)
-    """Python files with the pattern that the kernel's name has to match."""
+    sources: dict[Path, list[str]] = field(default_factory=dict)
+    """Python files, each with the patterns that names of its kernels are to match ("": all of them)."""
     modules: list[str] = field(default_factory=list)
 
 
@@ -151,8 +151,9 @@ class _Selector:
         for spec in gathered.specs:
             self._spec(spec)
         self._of_folders(gathered.folders)
-        for source, pattern in gathered.sources.items():
-            self._of_source(source, pattern)
+        for source, patterns in gathered.sources.items():
+            for pattern in dict.fromkeys(patterns):
+                self._of_source(source, pattern)
         for reference in gathered.modules:
             self._try(reference, functools.partial(self._module, reference))
         if not self.kernels:
@@ -179,10 +180,8 @@ class _Selector:
             return
         if glob.has_magic(place):
             found = self._matches(place)
-            before = (len(into.specs), len(into.folders), len(into.sources))
-            for match in found:
-                self._gather_path(match, kernel, name, into, of_a_pattern=True)
-            if before == (len(into.specs), len(into.folders), len(into.sources)):
+            taken = [match for match in found if self._gather_path(match, kernel, name, into, of_a_pattern=True)]
+            if not taken:
                 what = f"matches {len(found)} files, none of them a spec or a Python file" if found else "matches none"
                 raise SelectionError(f"the pattern {what}", where=name, hint="A pattern: 'kernels/**/*.py'")
             return
@@ -210,24 +209,26 @@ class _Selector:
         hint = f"Did you mean {' or '.join(close)}?" if close else ""
         return SelectionError("no such file, folder or shipped kernel", where=name, hint=hint)
 
-    def _gather_path(self, path: Path, kernel: str, name: str, into: _Gathered, *, of_a_pattern: bool = False) -> None:
-        if self._is_excluded(path) and of_a_pattern:
-            return
+    def _gather_path(self, path: Path, kernel: str, name: str, into: _Gathered, *, of_a_pattern: bool = False) -> bool:
+        """Take a path; whether it is something to judge. What a pattern matches need not be."""
+        if of_a_pattern and self._is_excluded(path):
+            return False
         if path.is_dir():
             if kernel:
                 raise SelectionError("is a folder: name the file that the kernel is in", where=name)
             into.folders.append(path)
         elif path.suffix in _SPECS:
-            if not of_a_pattern or _is_spec(path):
-                into.specs[path] = None
+            if of_a_pattern and not _is_spec(path):
+                return False
+            into.specs[path] = None
         elif path.suffix in _SOURCES:
-            into.sources[path] = kernel or into.sources.get(path, "")
-        elif not of_a_pattern:
-            raise SelectionError(
-                "is neither a spec (.yaml) nor a Python file",
-                where=name,
-                hint="Give a spec, file.py or file.py:kernel.",
-            )
+            into.sources.setdefault(path, []).append(kernel)
+        elif of_a_pattern:
+            return False
+        else:
+            hint = "Give a spec, file.py or file.py:kernel."
+            raise SelectionError("is neither a spec (.yaml) nor a Python file", where=name, hint=hint)
+        return True
 
     def _matches(self, pattern: str) -> list[Path]:
         found = glob.glob(pattern, root_dir=self.base, recursive=True)  # noqa: PTH207 (takes absolute ones too)

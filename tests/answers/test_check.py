@@ -117,9 +117,12 @@ def test_a_folder_gives_its_specs_and_the_kernels_without_one(project: Path, mon
     [
         (["kernels/ops.py"], ["ops.py:add", "ops.py:scale"]),
         (["kernels/ops.py:add"], ["ops.py:add"]),
+        (["kernels/ops.py:add", "kernels/ops.py:scale"], ["ops.py:add", "ops.py:scale"]),
+        (["kernels/ops.py:add", "kernels/ops.py"], ["ops.py:add", "ops.py:scale"]),
         (["kernels/ops.py:s*"], ["ops.py:scale"]),
         (["kernels/ops.py:twice"], ["ops.py:twice"]),  # a helper that is asked for by its name
         (["kernels/*.yaml"], ["ops.py:scale"]),
+        (["kernels/scale.yaml", "kernels/*.yaml"], ["ops.py:scale"]),
         (["**/*.py"], ["ops.py:add", "ops.py:scale"]),
         (["kernels", "kernels/scale.yaml", "kernels/ops.py"], ["ops.py:add", "ops.py:scale"]),
         (["sparse_mla_decode"], ["sparse_mla_decode.py:split_kernel"]),
