@@ -96,6 +96,7 @@ MODULES = (
     "occupancy_parts",
     "kernel_parts",
     "explain_parts",
+    "fit_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",
