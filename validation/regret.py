@@ -23,7 +23,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 import numpy as np  # noqa: E402
 from surfaces import GIVEN, MEASURED, Key, Surface, surfaces  # noqa: E402
 
-from occupancy_cli.model.launch_time import Calibration, MeasuredPoint, estimate, fit  # noqa: E402
+from occupancy_cli.model.calibration import Calibration, MeasuredPoint, fit  # noqa: E402
+from occupancy_cli.model.launch_batch import estimates  # noqa: E402
 from occupancy_cli.model.split_rules import SPLIT_RULES, Rule  # noqa: E402
 
 Row = Mapping[str, Any]
@@ -43,16 +44,14 @@ RULES = {name: _on(rule) for name, rule in SPLIT_RULES.items()}
 # ---- The model.
 
 
-def predicted_us(surface: Surface, row: Row, calibration: Calibration | None = None) -> float:
-    """Predicted time of a point: its launches one after the other."""
-    total = 0.0
-    for number, launch in enumerate(surface.launches(row)):
-        factors = calibration.of(launch) if calibration else None
-        one = estimate(
-            surface.gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors, follows=number > 0
-        )
-        total += math.inf if one.time_us is None else one.time_us
-    return total
+def predicted_us(surface: Surface, rows: Sequence[Row], calibration: Calibration | None = None) -> dict[int, float]:
+    """The predicted time of each point by its id: its launches one after the other."""
+    each = [surface.launches(row) for row in rows]
+    follows = [number > 0 for launches in each for number in range(len(launches))]
+    flat = [launch for launches in each for launch in launches]
+    found = iter(estimates(surface.gpu, flat, follows, calibration.of if calibration else None))
+    times = ((row, [next(found).time_us for _ in launches]) for row, launches in zip(rows, each, strict=True))
+    return {id(row): sum(math.inf if us is None else us for us in together) for row, together in times}
 
 
 def calibration_points(surface: Surface, rows: Sequence[Row]) -> list[Row]:
@@ -137,13 +136,13 @@ def report(surface: Surface, summary: list[str]) -> list[str]:
     )
     splits = surface.about["choice"] == ["nsplit"]
     started = time.perf_counter()
-    predictions = {id(row): predicted_us(surface, row) for row in surface.rows} if surface.code else {}
+    predictions = predicted_us(surface, surface.rows) if surface.code else {}
     seconds = time.perf_counter() - started
     calibrated: dict[int, float] = {}
     calibration = None
     if surface.code:
         calibration = calibrate(surface)
-        calibrated = {id(row): predicted_us(surface, row, calibration) for row in surface.rows}
+        calibrated = predicted_us(surface, surface.rows, calibration)
 
     def by(table: Mapping[int, float]) -> Callable[[Sequence[Row], Surface], Row]:
         return lambda rows, _s: min(rows, key=lambda row: table[id(row)])

@@ -20,7 +20,7 @@ def surface():
 
 @pytest.fixture(scope="module")
 def predicted(surface):
-    return {id(row): regret.predicted_us(surface, row) for row in surface.rows}
+    return regret.predicted_us(surface, surface.rows)
 
 
 def split_of(surface):
@@ -54,7 +54,7 @@ def test_splits_chosen_after_calibration_with_8_points_a_config(surface):
     for rows in regret._grouped(surface.rows, surface.config).values():
         assert len(regret.calibration_points(surface, rows)) <= 8
     calibration = regret.calibrate(surface)
-    table = {id(row): regret.predicted_us(surface, row, calibration) for row in surface.rows}
+    table = regret.predicted_us(surface, surface.rows, calibration)
     found = list(regret.regrets(surface, by(table), split_of(surface)).values())
     assert np.mean(found) <= 0.015
     assert max(found) <= 0.10
@@ -65,7 +65,7 @@ def test_splits_chosen_after_calibration_with_8_points_a_config(surface):
 )
 def test_other_kernels_measured_on_an_h200(name):
     measured = read_surface(MEASURED / f"{name}.jsonl.gz")
-    predicted = {id(row): regret.predicted_us(measured, row) for row in measured.rows}
+    predicted = regret.predicted_us(measured, measured.rows)
     together = list(regret.regrets(measured, by(predicted), measured.case).values())
     assert np.mean(together) <= 0.06
     assert max(together) <= 0.20
@@ -78,7 +78,7 @@ def test_other_kernels_measured_on_an_h200(name):
 def test_another_kernel_calibrated_with_8_points_a_config():
     measured = read_surface(MEASURED / "gqa_decode_8_heads.jsonl.gz")
     calibration = regret.calibrate(measured)
-    table = {id(row): regret.predicted_us(measured, row, calibration) for row in measured.rows}
+    table = regret.predicted_us(measured, measured.rows, calibration)
     splits = list(regret.regrets(measured, by(table), split_of(measured)).values())
     assert np.mean(splits) <= 0.015
     assert max(splits) <= 0.10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,7 @@ def kernel_part(
     kernel: Kernel, gpu: GpuProfile, analyzed: list[AnalyzedPoint], pruned: frozenset[int] = frozenset()
 ) -> schema.Kernel:
     """A kernel's part of a Report; `pruned` has the ids of points whose config the autotuner skips."""
+    times = _times(kernel, gpu, [each for each in analyzed if each.timed])
     settings = {**kernel.settings, **kernel.overrides}
     return schema.Kernel(
         name=kernel.given.name,
@@ -123,7 +124,9 @@ def kernel_part(
         or (kernel.given.spec.configs == "autotune" and kernel.description.autotune is not None),
         notes=list(kernel.from_source.notes),
         not_read=list(kernel.from_source.not_read),
-        configs=[config_part(kernel, gpu, each, id(each.point) in pruned) for each in analyzed],
+        configs=[
+            config_part(kernel, gpu, each, times.get(id(each.point)), id(each.point) in pruned) for each in analyzed
+        ],
     )
 
 
@@ -140,8 +143,15 @@ def _observations(gpu: GpuProfile, analyzed: list[AnalyzedPoint]) -> list[str]:
     return observations(variants)
 
 
-def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned: bool = False) -> schema.Config:
-    """One config: fits or not, occupancy, waves, a time where the work is known; `pruned`: the autotuner skips it."""
+def config_part(
+    kernel: Kernel,
+    gpu: GpuProfile,
+    analyzed: AnalyzedPoint,
+    times: LaunchTimes | None = None,
+    pruned: bool = False,
+) -> schema.Config:
+    """One config: fits or not, occupancy, waves, the times of its launches where they were asked for; `pruned`: the
+    autotuner skips it."""
     point, outcome = analyzed.point, analyzed.outcomes[0]
     derived = {n: point.names[n] for n in kernel.given.spec.derived if n in point.names}
     given = report_parts.scalars({n: v for n, v in derived.items() if n in kernel.overrides})
@@ -179,10 +189,11 @@ def config_part(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint, pruned
         resources=report_parts.resources_part(outcome.resources),
         occupancy=report_parts.occupancy_part(occupancy),
         launch=report_parts.launch_part(waves),
-        time=_time(kernel, gpu, point.main, outcome) if analyzed.timed else None,
+        predicted_time_us=times.total_us if times else None,
+        time=times.launches[0] if times else None,
         followed_by=[
-            _follower(kernel, gpu, plan, result, analyzed.timed)
-            for plan, result in zip(point.followers, analyzed.outcomes[1:], strict=True)
+            _follower(gpu, plan, result, times.launches[number] if times else None)
+            for number, (plan, result) in enumerate(zip(point.followers, analyzed.outcomes[1:], strict=True), start=1)
         ],
         notes=notes,
     )
@@ -195,17 +206,34 @@ def time_on(gpu: GpuProfile) -> TimeOn:
     return TimeOn(gpu.id, digest_of(gpu), (str(Path(gpu.path).parent),) if gpu.path else ())
 
 
-def _time(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> schema.Time | None:
-    """The time of a launch that was compiled with one."""
-    from occupancy_cli.plan.launch_work import iterations_from, time_of, timing_of
+@dataclass(frozen=True)
+class LaunchTimes:
+    """The times of a point's launches, and of all of them one after the other (None where one has no time)."""
 
-    said = iterations_from(kernel.given, plan, timing_of(gpu, outcome))
-    return report_parts.time_part(time_of(kernel, gpu, plan, outcome), said)
+    launches: tuple[schema.Time | None, ...]
+    total_us: float | None
 
 
-def _follower(
-    kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome, timed: bool
-) -> schema.Follower:
+def _times(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]) -> dict[int, LaunchTimes]:
+    """The times of points that were compiled with times, by the id of the point."""
+    if not analyzed:
+        return {}
+    from occupancy_cli.plan.launch_work import iterations_from, times_of, timing_of
+
+    found = {}
+    estimates = times_of(kernel, gpu, [(each.point, each.outcomes) for each in analyzed])
+    for each, timed in zip(analyzed, estimates, strict=True):
+        parts = tuple(
+            report_parts.time_part(estimate, iterations_from(kernel.given, plan, timing_of(gpu, outcome)))
+            for plan, outcome, estimate in zip(each.point.launches, each.outcomes, timed, strict=True)
+        )
+        known = [e.time_us for e in timed if e is not None and e.time_us is not None]
+        total_us = round(sum(known), 3) if len(known) == len(timed) else None
+        found[id(each.point)] = LaunchTimes(parts, total_us)
+    return found
+
+
+def _follower(gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome, time: schema.Time | None) -> schema.Follower:
     name = plan.request.source.kernel
     if outcome.resources is None:
         return schema.Follower(
@@ -217,7 +245,7 @@ def _follower(
         resources=report_parts.resources_part(outcome.resources),
         occupancy=report_parts.occupancy_part(occupancy),
         launch=report_parts.launch_part(report_parts.waves_of(gpu, outcome.resources, occupancy, plan.grid)),
-        time=_time(kernel, gpu, plan, outcome) if timed else None,
+        time=time,
     )
 
 

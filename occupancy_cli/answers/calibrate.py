@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel
+from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel, predicted_us
 from occupancy_cli.answers.times_file import Times, sources_sha256
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.launch_time import Calibration, MeasuredPoint, fit
+from occupancy_cli.model.calibration import Calibration, MeasuredPoint, fit
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
 from occupancy_cli.plan.points import kernel_source
 from occupancy_cli.report.machine_parts import Toolchain
@@ -172,13 +172,11 @@ def rms_error_percent(
     gpu: GpuProfile, measured: MeasuredKernel, calibration: Calibration | None, cold: bool
 ) -> float | None:
     """Root mean square of predicted / measured - 1 over every row with a prediction, in percent; None without any."""
-    from occupancy_cli.model.ranking import score
-
-    errors = []
-    for each in measured.rows:
-        scored = None if each.candidate is None else score(gpu, each.candidate, calibration, cold)[0]
-        if scored is not None:
-            errors.append(scored.time_us / float(each.row["us_total"]) - 1)
+    errors = [
+        time_us / float(each.row["us_total"]) - 1
+        for each, time_us in zip(measured.rows, predicted_us(gpu, measured.rows, calibration, cold), strict=True)
+        if time_us is not None
+    ]
     if not errors:
         return None
     return float(100 * (sum(e * e for e in errors) / len(errors)) ** 0.5)

@@ -19,17 +19,20 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.cta_work import LaunchShape
+from occupancy_cli.model.calibration import Calibration
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape
 from occupancy_cli.model.launch_batch import Launches, Shapes
-from occupancy_cli.model.launch_time import Calibration, KernelLaunch, launch_model
+from occupancy_cli.model.launch_time import KernelLaunch, launch_model
 from occupancy_cli.model.occupancy import occupancy_of
+from occupancy_cli.model.ranking import Candidate, Scored, Untimed, timed
 from occupancy_cli.plan.launch_work import (
     iteration_names,
     launch_shape,
+    loads_of,
     split_axis,
     timing_of,
     trip_count_of,
-    work_of,
+    work_with,
 )
 from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, argument_value
@@ -132,6 +135,7 @@ class CandidateTimes:
         self.failure = np.full(len(order), -1, dtype=np.int64)
         self.untimed = np.zeros(len(order), dtype=bool)
         self.failures: list[str] = []
+        self._why: dict[int, str] = {}
         self._parts: list[list[tuple[Launches, Ints]]] = [[] for _ in compiled[0].table.launches]
         self._part = np.full((len(compiled[0].table.launches), len(order)), -1, dtype=np.int64)
         self._within = np.zeros_like(self._part)
@@ -155,6 +159,16 @@ class CandidateTimes:
                 total += launches.time_us(int(self._within[number, which]))
             self._exact[which] = total
         return self._exact[which]
+
+    def timed(self, which: int, candidate: Candidate) -> Scored | Untimed:
+        """A candidate of the model's with the times of its launches, each with its terms."""
+        if self.untimed[which]:
+            return Untimed(candidate, self._why[which])
+        found = []
+        for number, parts in enumerate(self._parts):
+            launches, _ = parts[int(self._part[number, which])]
+            found.append(launches.estimate(int(self._within[number, which])))
+        return timed(candidate, found)
 
     def analyzed(self, which: int) -> AnalyzedPoint:
         """A candidate as a compiled point."""
@@ -192,7 +206,8 @@ class CandidateTimes:
                     self._fail(compiled, rows, places, mine, why)
         for number, (columns, outcomes) in enumerate(zip(compiled.table.launches, compiled.outcomes, strict=True)):
             for kind, group in self._groups(compiled.table, columns, rows, np.flatnonzero(alive)):
-                self._time_group(compiled, number, kind, outcomes[kind], rows[group], places[group])
+                for loads, these in self._by_loads(compiled.table, columns, outcomes[kind], rows, group):
+                    self._time_group(compiled, number, kind, outcomes[kind], loads, rows[these], places[these])
 
     def _fail(self, compiled: Compiled, rows: Ints, places: Ints, mine: Ints, why: str) -> None:
         """Note why these rows cannot launch, by the config that a person would look for."""
@@ -212,25 +227,51 @@ class CandidateTimes:
             mine = alive[group == each]
             yield int(columns.kinds[rows[mine[0]]]), mine
 
+    def _by_loads(
+        self, table: PointTable, columns: LaunchColumns, outcome: CompileOutcome, rows: Ints, group: Ints
+    ) -> Iterator[tuple[CtaWork | None, Ints]]:
+        """Rows of one binary by what their CTAs load, which their arguments decide."""
+        loads = loads_of(self._kernel, timing_of(self._gpu, outcome))
+        if loads is None:
+            yield None, group
+            return
+        every = frozenset(columns.site.launch.arguments)
+        values = self._arguments(table, columns, every)
+        arguments = {p.name: _whole(values.get(p.name)) for p in columns.site.description.params if p.name in values}
+        place = np.full(table.rows, -1, dtype=np.int64)
+        place[rows[group]] = group
+        for these, work in loads.by_rows(arguments, rows[group]):
+            yield work, place[these]
+
     def _time_group(
-        self, compiled: Compiled, number: int, kind: int, outcome: CompileOutcome, rows: Ints, places: Ints
+        self,
+        compiled: Compiled,
+        number: int,
+        kind: int,
+        outcome: CompileOutcome,
+        loads: CtaWork | None,
+        rows: Ints,
+        places: Ints,
     ) -> None:
         table, kernel = compiled.table, self._kernel
         columns = table.launches[number]
         assert outcome.resources is not None
         plan = replace(table.plan(number, kind), names=_names_at(table, columns, kernel, int(rows[0])))
         occupancy = occupancy_of(self._gpu, outcome.resources)
-        work = work_of(kernel, self._gpu, plan, outcome)
+        work = work_with(kernel, self._gpu, plan, outcome, loads)
         name = plan.request.source.kernel
         held = KernelLaunch(name, outcome.resources, occupancy, work, LaunchShape.uniform((1,), 1.0))
         factors = self._calibration.of(held) if self._calibration else None
-        model, _ = launch_model(self._gpu, outcome.resources, occupancy, work, factors, self._cold, follows=number > 0)
+        model, unknown = launch_model(
+            self._gpu, outcome.resources, occupancy, work, factors, self._cold, follows=number > 0
+        )
         if model is None:
             self.untimed[places] = True
+            self._why |= dict.fromkeys(places.tolist(), f"{name}: {unknown[0][0]} is unknown: {unknown[0][1]}")
             self.at_least_us[places] = np.inf
             return
         shapes = self._shapes(table, number, plan, outcome, rows)
-        launches = Launches(model, work, shapes)
+        launches = Launches(model, unknown, work, shapes)
         self._part[number, places] = len(self._parts[number])
         self._within[number, places] = np.arange(len(rows))
         self._parts[number].append((launches, rows))
@@ -311,6 +352,12 @@ class CandidateTimes:
                 known[same] = shape
             shapes.append(known[same])
         return Shapes.of(shapes)
+
+
+def _whole(value: Value) -> Value:
+    """The values of an argument if they are whole numbers, else None."""
+    kinds = value.dtype.kind == "i" if is_column(value) else isinstance(value, int)
+    return value if kinds else None
 
 
 def short_config(point: Point) -> str:
@@ -438,8 +485,8 @@ def best_common(
 ) -> tuple[int, float]:
     """(setting, weighted mean of its time over each batch's best) of the one setting that is best at every batch.
 
-    `where` has shape [settings, batches]: the candidate that a setting is there. As `search.best_single_setting`, with
-    bounds in the place of the times of settings that cannot win.
+    `where` has shape [settings, batches]: the candidate that a setting is there. Only settings are
+    timed exactly whose bound leaves a chance.
     """
     bounds = times.at_least_us[where]
     best = [_least(times, where[:, b], bounds[:, b]) for b in range(len(batches))]

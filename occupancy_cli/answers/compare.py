@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel
+from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel, predicted_us
 from occupancy_cli.answers.times_file import Row, Times
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.launch_time import Calibration
-from occupancy_cli.model.ranking import score
+from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.split_rules import SPLIT_RULES
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel
@@ -161,11 +160,8 @@ def _time(each: MeasuredRow) -> float:
 
 def _predicted(gpu: GpuProfile, measured: MeasuredKernel, calibration: Calibration | None, cold: bool) -> Chooser:
     """The row with the least predicted time; rows without a prediction are not chosen."""
-    times: dict[int, float] = {}
-    for each in measured.rows:
-        scored = None if each.candidate is None else score(gpu, each.candidate, calibration, cold)[0]
-        if scored is not None:
-            times[id(each)] = scored.time_us
+    found = predicted_us(gpu, measured.rows, calibration, cold)
+    times = {id(each): us for each, us in zip(measured.rows, found, strict=True) if us is not None}
 
     def choose(rows: Sequence[MeasuredRow]) -> MeasuredRow | None:
         known = [m for m in rows if id(m) in times]

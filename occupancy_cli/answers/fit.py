@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeGuard
 
-from occupancy_cli.answers.analyze import AnalyzedPoint, compile_points, config_part, notes_of, toolchain
+from occupancy_cli.answers.analyze import AnalyzedPoint, compile_points, kernel_part, notes_of, toolchain
 from occupancy_cli.answers.explain import chosen_points, to_explain
 from occupancy_cli.answers.explained import register_use_part, shared_map_part
 from occupancy_cli.answers.map_changes import buffer_changes, name_of
@@ -65,12 +65,16 @@ class Goal:
 
 @dataclass(frozen=True)
 class _Try:
-    """A set of changes by name (`asked` as they were asked for), the point they make and what came of its compile."""
+    """A set of changes by name (`asked` as they were asked for), the point they make and what came of its compile.
+
+    `time_us` is the predicted time of all its launches, None where one of them is not known.
+    """
 
     asked: _Changes
     changes: _Changes
     point: Point
     analyzed: AnalyzedPoint
+    time_us: float | None
 
     @property
     def outcome(self) -> CompileOutcome:
@@ -255,7 +259,9 @@ class _Search:
             made.append((changes, tuple(resolved.items()), point))
         analyzed = compile_points(self.kernel, self.gpu, self.service, [p for *_, p in made], timed=True)
         self.analyzed += analyzed
-        return [_Try(asked, c, p, a) for (asked, c, p), a in zip(made, analyzed, strict=True)]
+        parts = kernel_part(self.kernel, self.gpu, analyzed).configs
+        times = [part.predicted_time_us for part in parts]
+        return [_Try(*each, one, time) for each, one, time in zip(made, analyzed, times, strict=True)]
 
     def _resolved(self, changes: dict[str, Any]) -> dict[str, Any] | None:
         """The changes with the registers that the goal leaves a thread; None where that asks for nothing."""
@@ -305,7 +311,7 @@ class _Search:
         kept = []
         for one in reached:
             further = [o for o in reached if o is not one and self._goes_further(one, o)]
-            times = [(self._time(o), self._time(one)) for o in further]
+            times = [(o.time_us, one.time_us) for o in further]
             if not any(mine is None or theirs is None or mine >= theirs for theirs, mine in times):
                 kept.append(one)
         return kept
@@ -325,13 +331,6 @@ class _Search:
             return bool(now < near < far or now > near > far)
 
         return all(beyond(name) for name in mine)
-
-    def _time(self, tried: _Try) -> float | None:
-        """The predicted time of the launches of a candidate; None where one of them is not known."""
-        part = config_part(self.kernel, self.gpu, tried.analyzed)
-        times = [part.time, *(f.time for f in part.followed_by)]
-        known = [t.time_us for t in times if t is not None and t.time_us is not None]
-        return sum(known) if len(known) == len(times) else None
 
     def _told(self, tries: Sequence[_Try], reached: Sequence[_Try], left_out: int) -> Fit:
         proposals = [self._candidate(t) for t in reached]
@@ -409,8 +408,8 @@ class _Search:
         resources = tried.outcome.resources
         assert resources is not None
         occupancy = occupancy_of(self.gpu, resources)
-        time = self._time(tried) if resources.registers_per_thread is not None else None
-        of_base = self._time(self.base)
+        time = tried.time_us if resources.registers_per_thread is not None else None
+        of_base = self.base.time_us
         change = None if time is None or not of_base else round(100 * (time - of_base) / of_base, 2)
         reaches = self._reaches(tried)
         short_of, short_by, _ = ("", 0, 0.0) if reaches else self._short(tried)

@@ -8,6 +8,7 @@ points that the model finds hardest to tell from its best one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -32,7 +33,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import occupancy_of
-from occupancy_cli.model.ranking import score
+from occupancy_cli.model.ranking import Candidate, Scored, time_candidates
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
 from occupancy_cli.plan.points import Kernel, Point, prepare
 from occupancy_cli.report.machine_parts import Toolchain
@@ -268,8 +269,8 @@ def most_telling_first(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[Analy
         for members in by_binary.values():
             order.setdefault(pick(members, key=lambda i: _ctas(analyzed[i])))
     gaps: dict[Any, list[tuple[float, int]]] = {}
-    for i, each in enumerate(analyzed):
-        gaps.setdefault(repr(sorted(each.point.shapes.items())), []).append((_predicted(kernel, gpu, each), i))
+    for i, (each, time_us) in enumerate(zip(analyzed, _predicted(kernel, gpu, analyzed), strict=True)):
+        gaps.setdefault(repr(sorted(each.point.shapes.items())), []).append((time_us, i))
     queues = [[i for _, i in sorted(group)] for group in gaps.values()]
     for place in range(max((len(q) for q in queues), default=0)):
         for queue in queues:
@@ -282,13 +283,19 @@ def _ctas(analyzed: AnalyzedPoint) -> int:
     return math.prod(analyzed.point.main.grid or (0,))
 
 
-def _predicted(kernel: Kernel, gpu: GpuProfile, analyzed: AnalyzedPoint) -> float:
-    try:
-        candidate, _ = candidate_of(kernel, gpu, int(analyzed.point.shapes.get("batch", 0)), analyzed)
-    except InputError:  # the spec does not say what a CTA does: no prediction
-        return math.inf
-    scored = None if candidate is None else score(gpu, candidate)[0]
-    return math.inf if scored is None else scored.time_us
+def _predicted(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]) -> list[float]:
+    """The predicted time of each point, microseconds; infinite for one without a prediction."""
+    known: dict[int, Candidate] = {}
+    for i, each in enumerate(analyzed):
+        with contextlib.suppress(InputError):  # the spec does not say what a CTA does: no prediction
+            candidate, _ = candidate_of(kernel, gpu, int(each.point.shapes.get("batch", 0)), each)
+            if candidate is not None:
+                known[i] = candidate
+    times = [math.inf] * len(analyzed)
+    for i, found in zip(known, time_candidates(gpu, list(known.values())), strict=True):
+        if isinstance(found, Scored):
+            times[i] = found.time_us
+    return times
 
 
 def _time_all(

@@ -16,7 +16,8 @@ from occupancy_cli.answers.times_file import Measurement, Row, Times, sources_sh
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.ranking import Candidate
+from occupancy_cli.model.calibration import Calibration
+from occupancy_cli.model.ranking import Candidate, Scored, time_candidates
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
 
@@ -87,6 +88,16 @@ def measured_kernel(
         candidate, problem = candidate_of(kernel, gpu, batch, analyzed, workload)
         found.append(MeasuredRow(row, analyzed.point, candidate, problem))
     return MeasuredKernel(kernel, tuple(found), (*left_out, *notes))
+
+
+def predicted_us(
+    gpu: GpuProfile, rows: Sequence[MeasuredRow], calibration: Calibration | None, cold: bool
+) -> list[float | None]:
+    """The predicted time of each row, microseconds; None for one that cannot launch or has no time."""
+    known = [each.candidate for each in rows if each.candidate is not None]
+    found = iter(time_candidates(gpu, known, calibration.of if calibration else None, cold))
+    times = [None if each.candidate is None else next(found) for each in rows]
+    return [each.time_us if isinstance(each, Scored) else None for each in times]
 
 
 def _point_at(kernel: Kernel, gpu: GpuProfile, measured: Measurement, path: str) -> Point:

@@ -29,7 +29,7 @@ from occupancy_cli.answers.candidate_times import (
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.launch_time import Calibration
+from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import (
     Candidate,
@@ -37,9 +37,9 @@ from occupancy_cli.model.ranking import (
     Ranking,
     Scored,
     SingleSetting,
+    Untimed,
     pareto,
     rank,
-    score,
 )
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.launch_work import iterations_from, launch_shape, timing_of, work_of
@@ -188,12 +188,12 @@ def rank_batches(
             raise InputError(f"no config can launch on {gpu.name}: {'; '.join(failed[:3])}", where=kernel.given.source)
         now = which[times.now[which] & np.isfinite(times.at_least_us[which])].tolist()
         wanted = sorted({*chosen.top, *chosen.pareto, *(untimed if chosen.top else untimed[:1])})
-        candidates = [_candidate(kernel, gpu, batch, times, i, workload) for i in wanted]
+        candidates = [_timed(kernel, gpu, batch, times, i, workload) for i in wanted]
         incumbent = None
         if now:
             fastest = min(now, key=lambda i: (times.time_us(i), i))
-            incumbent = _candidate(kernel, gpu, batch, times, fastest, workload)
-        ranking = rank(gpu, candidates, incumbent, calibration=workload.calibration, cold=workload.cold)
+            incumbent = _timed(kernel, gpu, batch, times, fastest, workload)
+        ranking = rank(gpu, candidates, incumbent)
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
         said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
         found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said))
@@ -220,12 +220,13 @@ def iteration_notes(ranked: Sequence[RankedBatch]) -> list[str]:
     ]
 
 
-def _candidate(
+def _timed(
     kernel: Kernel, gpu: GpuProfile, batch: int, times: CandidateTimes, which: int, workload: Workload
-) -> Candidate:
+) -> Scored | Untimed:
+    """One of many candidates with its time and what it is made of."""
     candidate, why = candidate_of(kernel, gpu, batch, times.analyzed(which), workload)
     assert candidate is not None, why
-    return candidate
+    return times.timed(which, candidate)
 
 
 def _families(kernel: Kernel, times: CandidateTimes) -> tuple[list[dict[str, schema.Scalar]], list[int]]:
@@ -261,7 +262,7 @@ def common_setting(
 
     An environment variable is one value for a whole server, and the value that is best at one batch may not be among
     the candidates of another. Tried at every batch: what is set now, and the best few of each batch, `COMMON_MOST` in
-    all. As `search.best_single_setting` has it, but that only settings are timed exactly whose bound leaves a chance.
+    all. Only settings are timed exactly whose bound leaves a chance.
     """
     settings: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     for ranking in rankings:
@@ -283,9 +284,9 @@ def common_setting(
     best, slowdown = best_common(times, where, batches, workload.mix)
     by_batch = []
     for batch, which in zip(batches, where[best].tolist(), strict=True) if scored else ():
-        found, why = score(gpu, _candidate(kernel, gpu, batch, times, which, workload), calibration, cold)
-        if found is None:
-            raise InputError(f"no setting can be timed at batch {batch}; {why}", where="recommendation")
+        found = _timed(kernel, gpu, batch, times, which, workload)
+        if isinstance(found, Untimed):
+            raise InputError(f"no setting can be timed at batch {batch}; {found.why}", where="recommendation")
         by_batch.append((batch, found))
     knobs, config = list(settings)[best]
     return SingleSetting(knobs, config, slowdown, tuple(by_batch))
@@ -398,7 +399,7 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recomm
         chosen=chosen,
         default=choice_part(gpu, ranking.incumbent),
         runner_up=choice_part(gpu, ranking.runner_up),
-        cannot_launch=[*ranked.failed, *(why for _, why in ranking.cannot_launch)],
+        cannot_launch=[*ranked.failed, *(each.why for each in ranking.cannot_launch)],
         constexpr_knobs=constexpr_knobs,
         launchable=list(ranked.launchable),
         iterations_from=dict(ranked.iterations_from),

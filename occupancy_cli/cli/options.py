@@ -37,7 +37,8 @@ KernelArgument = Annotated[
     ),
 ]
 GpuOption = Annotated[
-    str, typer.Option("--gpu", help="GPU: a product (rtx-pro-6000, 5090, h200), sm120 (limits only), or local.")
+    str,
+    typer.Option("--gpu", help="GPU: a product (5090, h200), sm120 (limits only), local, or a profile's file."),
 ]
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")

@@ -100,3 +100,21 @@ def measuring() -> Iterator[Callable[[MeasureProgress], None] | None]:
         yield show
     finally:
         sys.stderr.write("\r\x1b[K")
+
+
+@contextlib.contextmanager
+def parts(doing: str) -> Iterator[Callable[[str], None]]:
+    """A line on standard error that names the part of the work at hand, when that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _part: None
+        return
+
+    def show(part: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{doing}: {visible(part)}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

@@ -5,7 +5,9 @@ Apart from `kernel_record`, since the work of a CTA takes numpy.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import zlib
 from dataclasses import dataclass
 
 from occupancy_cli.model.cta_work import CtaWork
@@ -27,12 +29,36 @@ class Iterations:
 @dataclass(frozen=True)
 class KernelTimes:
     """The work of a CTA and its cycles on one GPU. `unread` names what the TTGIR has that was not understood, `note`
-    says why the SASS was not read where it was not."""
+    says why the SASS was not read where it was not. `ir` is the TTGIR (`packed`), since what a CTA loads depends on the
+    arguments of its launch; empty where there is none."""
 
     iterations: Iterations
     work: CtaWork
     unread: tuple[str, ...] = ()
     note: str = ""
+    ir: str = ""
+
+
+def packed(text: str) -> str:
+    """A text as letters that take less room; `unpacked` gives it back."""
+    return base64.b85encode(zlib.compress(text.encode(), 9)).decode("ascii")
+
+
+def unpacked(text: str) -> str:
+    """The text that was packed."""
+    return zlib.decompress(base64.b85decode(text)).decode()
+
+
+def at_launch(work: CtaWork, loads: CtaWork) -> CtaWork:
+    """`work`, which was read for one launch of a kernel, with what the CTAs of another one load."""
+    return dataclasses.replace(
+        work,
+        prologue_bytes=loads.prologue_bytes,
+        bytes_per_iteration=loads.bytes_per_iteration,
+        epilogue_bytes=loads.epilogue_bytes,
+        loads_by_axes=loads.loads_by_axes,
+        dram_share=loads.dram_share,
+    )
 
 
 def merged(given: CtaWork, read: CtaWork | None) -> CtaWork:

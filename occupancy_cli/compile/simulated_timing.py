@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.compile.kernel_times import Iterations, KernelTimes
+from occupancy_cli.compile.kernel_times import Iterations, KernelTimes, packed
 from occupancy_cli.compile.request import TimeOn
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import load_gpu
@@ -45,8 +45,8 @@ def read_timing(
         work = with_sass(ir, _disassemble(cubin, tools), gpu, resources, resident.ctas_per_sm)
     except (OSError, subprocess.SubprocessError, OccupancyError) as failed:
         note = f"its SASS was not read ({failed}): the time is of bytes and FLOPs alone"
-        return KernelTimes(iterations, ir.work, ir.unread, note)
-    return KernelTimes(iterations, work, ir.unread)
+        return KernelTimes(iterations, ir.work, ir.unread, note, packed(ttgir))
+    return KernelTimes(iterations, work, ir.unread, ir=packed(ttgir))
 
 
 def read_iterations(

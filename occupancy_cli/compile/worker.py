@@ -58,9 +58,9 @@ from occupancy_cli.compile.worker_messages import (
     request_of,
 )
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
-from occupancy_cli.loading import outside_reads
+from occupancy_cli.loading import outside_callers, outside_reads, outside_recordings
 from occupancy_cli.loading.outside_facts import MOST_BYTES, TOOL_VARIABLES, hashed, observe
-from occupancy_cli.loading.outside_reads import Recording, recording
+from occupancy_cli.loading.outside_recordings import Recording, recording
 from occupancy_cli.loading.target_gpu import active, asking
 from occupancy_cli.model.resources import KernelResources
 
@@ -121,7 +121,7 @@ def load(source: KernelSource) -> Loaded:
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     facts = loaded.seen.facts
     if source.module:
-        facts.setdefault(("cwd", ""), outside_reads.given_folder())
+        facts.setdefault(("cwd", ""), outside_recordings.given_folder())
     facts.setdefault(("interpreter", ""), observe("interpreter", ""))
     files = [*_sources(found.new_modules()), *found.absent_files(), *_version_files()]
     for file in files:
@@ -131,8 +131,8 @@ def load(source: KernelSource) -> Loaded:
 
 
 def _version_files() -> list[str]:
-    """What stands for the compiled packages that kernels ask: their version modules. (Triton is in every key.)"""
-    files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy")]
+    """The version modules of packages that a version stands for and that kernels ask. (Triton is in every key.)"""
+    files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy", "filelock")]
     return [file for file in files if isinstance(file, str)]
 
 
@@ -150,7 +150,7 @@ def _sources(modules: Iterable[ModuleType]) -> list[str]:
     return [
         file
         for name, file in files
-        if isinstance(file, str) and file.endswith(".py") and outside_reads.is_kernels_own(file, name)
+        if isinstance(file, str) and file.endswith(".py") and outside_callers.is_kernels_own(file, name)
     ]
 
 
@@ -161,7 +161,7 @@ def _of_the_compiler() -> Recording:
     """
     from occupancy_cli.compile import triton_front
 
-    given = outside_reads.given_environment()
+    given = outside_recordings.given_environment()
     seen = Recording()
     for name in triton_front.environment_names() - _NO_VARIABLES_OF_A_COMPILE:
         if name not in TOOL_VARIABLES:

@@ -1,26 +1,42 @@
 """Many launches of one compiled kernel: a time that each cannot beat, all at once, and the exact time of those asked.
 
 To choose among thousands of launches, few have to be timed exactly: those whose bound (`schedule.least_makespans`)
-lies below the best exact time so far. The exact time of a row is to the last bit what `cost.estimate` gives for the
-launch alone.
+lies below the best exact time so far. This is the one place where launches get their times, one launch or many; a test
+holds every row to the formulas written out for a launch alone, to the last bit.
+
+    launches = Launches(model, unknown, work, Shapes.of(shapes))
+    launches.at_least_us        # array([12.1, 14.0, ...]): no launch ends before its bound
+    launches.time_us(3)         # 14.72: the exact time of one
+    launches.estimate(3)        # the same with its terms, and what binds it
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Sharing, merge_runs
-from occupancy_cli.model.launch_time import LAUNCH_US, LaunchModel
-from occupancy_cli.model.schedule import CtaTimes, cta_groups, least_makespans, simulate, uniform_makespans
+from occupancy_cli.model.launch_time import (
+    LAUNCH_US,
+    Factors,
+    GpuRates,
+    KernelLaunch,
+    LaunchModel,
+    TimeEstimate,
+    launch_model,
+)
+from occupancy_cli.model.schedule import CtaTimes, Schedule, cta_groups, least_makespans, simulate, uniform_makespans
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _ROUNDING = 1 - 1e-7  # of sums, and of residents that the simulation takes to end together
+FactorsOf = Callable[[KernelLaunch], Factors]
+_BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
 
 
 @dataclass(frozen=True)
@@ -78,22 +94,26 @@ class Shapes:
 
 
 class Launches:
-    """Launches of one kernel: `at_least_us` bounds each, `time_us` times one."""
+    """Launches of one kernel: `at_least_us` bounds each, `time_us` times one, `estimate` says what its time is made of.
 
-    def __init__(self, model: LaunchModel, work: CtaWork, shapes: Shapes) -> None:
-        self._model, self._shapes = model, shapes
+    `unknown` is what `launch_model` found missing of the kernel, carried into every estimate.
+    """
+
+    def __init__(self, model: LaunchModel, unknown: tuple[tuple[str, str], ...], work: CtaWork, shapes: Shapes) -> None:
+        self._model, self._unknown, self._shapes = model, unknown, shapes
         totals = shapes.total_iterations()
         programs = shapes.grids.prod(axis=1)
         working = (shapes.counts * (shapes.iterations > 0)).sum(axis=1)
         working = np.where(working > 0, working, programs)
         held = (len(shapes), model.ctas_per_sm)
         self._start, self._iteration = np.empty(held), np.empty(held)
-        self._floor = np.empty(len(shapes))
+        self._far, self._floor, self._unique = (np.empty(len(shapes)) for _ in range(3))
         for sharing, rows in by_sharing(work, shapes.grids):
             total = np.asarray(model.total_bytes(totals[rows], programs[rows], sharing), dtype=float)
             far = np.asarray(model.far_share(total), dtype=float)
             self._start[rows], self._iteration[rows] = model.by_residents(far, working[rows].astype(float), sharing)
-            self._floor[rows] = model.floor_us(total, far)
+            self._far[rows], self._floor[rows] = far, model.floor_us(total, far)
+            self._unique[rows] = sharing.unique
         groups = cta_groups(model.sm_count, model.ctas_per_sm, model.num_ctas)
         self._exact = np.full(len(shapes), np.nan)
         least = np.zeros(len(shapes))
@@ -109,13 +129,119 @@ class Launches:
 
     def time_us(self, row: int) -> float:
         """The exact time of one launch."""
-        known = float(self._exact[row])
-        if known == known:
-            return known
+        if np.isnan(self._exact[row]):
+            self._exact[row] = LAUNCH_US + max(self._schedule(row).makespan_us, float(self._floor[row]))
+        return float(self._exact[row])
+
+    def estimate(self, row: int) -> TimeEstimate:
+        """The exact time of one launch with every term of it, and the one that binds."""
+        model, times, schedule, floor = self._model, self._times(row), self._schedule(row), float(self._floor[row])
+        span = times.iteration_us[-1] or times.start_us[-1]
+        units = [(name, value) for name, value in model.units_us if name != "wait"]
+        name, busiest = max(units, key=lambda item: item[1], default=("latency", 0.0))
+        binding = name if model.ctas_per_sm * busiest >= _BINDS * span else "latency"
+        terms = {
+            "launch_us": LAUNCH_US,
+            "cta_start_us": times.start_us[-1],
+            "iteration_us": times.iteration_us[-1],
+            "iteration_alone_us": times.iteration_us[0],
+            **{f"iteration_{unit.replace(' ', '_')}_us": value for unit, value in model.units_us},
+            "schedule_us": schedule.makespan_us,
+            "busy_percent": schedule.busy_percent,
+            "memory_floor_us": floor,
+            "dram_answers_percent": 100.0 * float(self._far[row]),
+            "unique_loads_percent": 100.0 * float(self._unique[row]),
+        }
+        if floor > schedule.makespan_us:
+            binding = "memory bandwidth"
+        return TimeEstimate(self.time_us(row), MappingProxyType(terms), binding, self._unknown, times)
+
+    def _times(self, row: int) -> CtaTimes:
+        return CtaTimes(tuple(self._start[row].tolist()), tuple(self._iteration[row].tolist()))
+
+    def _schedule(self, row: int) -> Schedule:
         model = self._model
-        times = CtaTimes(tuple(self._start[row].tolist()), tuple(self._iteration[row].tolist()))
-        schedule = simulate(self._shapes.shape(row), times, model.sm_count, model.num_ctas)
-        return LAUNCH_US + max(schedule.makespan_us, float(self._floor[row]))
+        return simulate(self._shapes.shape(row), self._times(row), model.sm_count, model.num_ctas)
+
+
+class KernelLaunches:
+    """Launches of any kernels, put together by kernel so that each kernel's are worked out at once.
+
+    `follows` says of each launch whether it reads what the one before it has just written, as a combine kernel does.
+    """
+
+    def __init__(self, gpu: GpuRates, launches: Sequence[KernelLaunch], follows: Sequence[bool], cold: bool) -> None:
+        self._gpu, self._cold = gpu, cold
+        groups: dict[tuple[Hashable, ...], list[int]] = {}
+        for i, (each, after) in enumerate(zip(launches, follows, strict=True)):
+            groups.setdefault((each.kernel, each.resources, each.occupancy, each.work, after), []).append(i)
+        # Of each kernel one launch, which stands for all but for its shape.
+        self._kernels = [
+            (launches[members[0]], follows[members[0]], Shapes.of([launches[i].shape for i in members]))
+            for members in groups.values()
+        ]
+        self._places = [(0, 0)] * len(launches)
+        for number, members in enumerate(groups.values()):
+            for place, i in enumerate(members):
+                self._places[i] = (number, place)
+
+    def timed(self, factors_of: FactorsOf | None = None) -> TimedLaunches:
+        """The launches with their times, each kernel's own factors on its terms."""
+        return TimedLaunches(self, factors_of)
+
+    def place(self, which: int) -> tuple[int, int]:
+        """(number of a launch's kernel, the launch's place among those of that kernel)."""
+        return self._places[which]
+
+    def of_kernel(self, number: int, factors_of: FactorsOf | None) -> Launches | tuple[tuple[str, str], ...]:
+        """All launches of one kernel, or what is unknown where it has no time."""
+        launch, after, shapes = self._kernels[number]
+        factors = factors_of(launch) if factors_of else None
+        model, unknown = launch_model(
+            self._gpu, launch.resources, launch.occupancy, launch.work, factors, self._cold, after
+        )
+        return unknown if model is None else Launches(model, unknown, launch.work, shapes)
+
+
+class TimedLaunches:
+    """What `KernelLaunches` come to, a kernel's worked out when the first of its launches is asked for: `time_us` and
+    `estimate` of one; None, and an estimate that says why, for one of a kernel that has no time."""
+
+    def __init__(self, launches: KernelLaunches, factors_of: FactorsOf | None) -> None:
+        self._launches, self._factors_of = launches, factors_of
+        self._kernels: dict[int, Launches | tuple[tuple[str, str], ...]] = {}
+
+    def _of(self, kernel: int) -> Launches | tuple[tuple[str, str], ...]:
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._launches.of_kernel(kernel, self._factors_of)
+        return self._kernels[kernel]
+
+    def time_us(self, which: int) -> float | None:
+        """The exact time of one launch."""
+        kernel, within = self._launches.place(which)
+        found = self._of(kernel)
+        return found.time_us(within) if isinstance(found, Launches) else None
+
+    def estimate(self, which: int) -> TimeEstimate:
+        """The same with its terms."""
+        kernel, within = self._launches.place(which)
+        found = self._of(kernel)
+        if isinstance(found, Launches):
+            return found.estimate(within)
+        return TimeEstimate(None, MappingProxyType({}), None, found)
+
+
+def estimates(
+    gpu: GpuRates,
+    launches: Sequence[KernelLaunch],
+    follows: Sequence[bool],
+    factors_of: FactorsOf | None = None,
+    cold: bool = False,
+) -> list[TimeEstimate]:
+    """The time of every launch; `factors_of` (`Calibration.of`) gives the factors that measurements put on a kernel's
+    terms, `cold` says that none of a launch's data is in the L2 beforehand."""
+    timed = KernelLaunches(gpu, launches, follows, cold).timed(factors_of)
+    return [timed.estimate(i) for i in range(len(launches))]
 
 
 def by_sharing(work: CtaWork, grids: Ints) -> list[tuple[Sharing, Ints]]:

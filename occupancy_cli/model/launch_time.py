@@ -1,4 +1,6 @@
-"""How long a launch takes, term by term.
+"""How long a launch takes, term by term: what is true of all launches of one kernel (`LaunchModel`).
+
+`launch_batch` times launches by it, `calibration` fits its factors to measurements.
 
 Time of a launch = its launch + the schedule of its CTAs (`schedule`), never less than its bytes take at the memory
 bandwidth. Time of a CTA = start (prologue, epilogue, its place on the SM) + iterations x time of an iteration, both by
@@ -19,10 +21,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,7 +39,7 @@ from occupancy_cli.gpu.sm_rates import (
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Sharing
 from occupancy_cli.model.kernel_timing import AtRate
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.schedule import CtaTimes, simulate
+from occupancy_cli.model.schedule import CtaTimes
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,7 +82,6 @@ JUST_WRITTEN_LATENCY_CYCLES = 406.0
 """Of the slowest of the four lines that a warp's widest load touches, where other SMs wrote them just before and they
 lie in either half of the L2: between 308 to 351 for one line and 488 to 540 for 32 (H200)."""
 NO_SHARING = Sharing()
-_BINDS = 0.75  # a unit that is busy for this share of an iteration's time is what bounds it
 
 
 @dataclass(frozen=True)
@@ -113,43 +112,6 @@ class Factors:
     start: float = 1.0
     iteration: float = 1.0
     sharing: float = 1.0
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Factors by `KernelLaunch.specialization`, fitted to measured times.
-
-    `fit_error_percent` is the root mean square of what remains; `undetermined` names factors that the points leave open
-    (specialization: factor). Kernels without an entry keep the model's own terms.
-    """
-
-    factors: tuple[tuple[str, Factors], ...]
-    points: int
-    fit_error_percent: float
-    undetermined: tuple[str, ...] = ()
-
-    def of(self, launch: KernelLaunch) -> Factors:
-        """The factors of a launch's kernel."""
-        return dict(self.factors).get(launch.specialization, Factors())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for a file; `from_dict` reads it back."""
-        return {
-            "factors": {name: [f.start, f.iteration, f.sharing] for name, f in self.factors},
-            "points": self.points,
-            "fit_error_percent": self.fit_error_percent,
-            "undetermined": list(self.undetermined),
-        }
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Calibration:
-        """The calibration that `to_dict` wrote."""
-        return Calibration(
-            tuple((name, Factors(*(float(v) for v in values))) for name, values in data["factors"].items()),
-            int(data["points"]),
-            float(data["fit_error_percent"]),
-            tuple(data["undetermined"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -270,11 +232,6 @@ class LaunchModel:
                 start[:, 0] += share * np.minimum(few.start[0] - start[:, 0], 0.0)
                 iteration[:, 0] += share * np.minimum(few.iteration[0] - iteration[:, 0], 0.0)
         return near_start + far * (far_start - near_start), near_it + far * (far_it - near_it)
-
-    def times(self, far_share: float, ctas: float, sharing: Sharing = NO_SHARING) -> CtaTimes:
-        """CTA times with that share of far memory, in a launch in which `ctas` CTAs have work."""
-        start, iteration = self.by_residents(np.array([far_share]), np.array([ctas]), sharing)
-        return CtaTimes(tuple(start[0].tolist()), tuple(iteration[0].tolist()))
 
 
 @functools.lru_cache(maxsize=2048)  # a sweep asks for the same few kernels thousands of times
@@ -461,172 +418,3 @@ def _from_bytes(
     if per_sm:
         start = start + residents * edge_bytes / per_sm
     return start, iteration, (*occupying.items(), ("wait", wait))
-
-
-def estimate(
-    gpu: GpuRates,
-    resources: KernelResources,
-    occupancy: Residency,
-    work: CtaWork,
-    launch: LaunchShape,
-    factors: Factors | None = None,
-    cold: bool = False,
-    follows: bool = False,
-) -> TimeEstimate:
-    """The time of one launch of one kernel.
-
-    `factors` are a calibration's for this kernel. `cold` says that none of the launch's data is in the L2 beforehand,
-    `follows` that it reads what the launch before it has just written, as a combine kernel does.
-    """
-    model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold, follows)
-    if model is None:
-        return TimeEstimate(None, MappingProxyType({}), None, unknown)
-    sharing = work.sharing(launch.grid)
-    total = float(model.total_bytes(launch.total_iterations, launch.programs, sharing))
-    far = float(model.far_share(total))
-    times = model.times(far, launch.working, sharing)
-    schedule = simulate(launch, times, model.sm_count, model.num_ctas)
-    floor = float(model.floor_us(total, far))
-    units = [(name, value) for name, value in model.units_us if name != "wait"]
-    held = model.ctas_per_sm
-    span = times.iteration_us[-1] or times.start_us[-1]
-    name, busiest = max(units, key=lambda item: item[1], default=("latency", 0.0))
-    binding = name if held * busiest >= _BINDS * span else "latency"
-    terms = {
-        "launch_us": LAUNCH_US,
-        "cta_start_us": times.start_us[-1],
-        "iteration_us": times.iteration_us[-1],
-        "iteration_alone_us": times.iteration_us[0],
-        **{f"iteration_{unit.replace(' ', '_')}_us": value for unit, value in model.units_us},
-        "schedule_us": schedule.makespan_us,
-        "busy_percent": schedule.busy_percent,
-        "memory_floor_us": floor,
-        "dram_answers_percent": 100.0 * far,
-        "unique_loads_percent": 100.0 * sharing.unique,
-    }
-    if floor > schedule.makespan_us:
-        binding = "memory bandwidth"
-    time = LAUNCH_US + max(schedule.makespan_us, floor)
-    assert math.isfinite(time)
-    return TimeEstimate(time, MappingProxyType(terms), binding, unknown, times)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Calibration.
-
-
-@dataclass(frozen=True)
-class MeasuredPoint:
-    """Launches that ran one after the other, and the time they took together, in microseconds."""
-
-    launches: tuple[KernelLaunch, ...]
-    time_us: float
-
-
-_FACTOR_NAMES = ("start", "iteration", "sharing")
-# Of log factors: how far the model may be off before points say otherwise, for all variants of a kernel together, and
-# for one of them from the others.
-_PRIOR = np.array([0.5, 0.3, 0.6])
-_PRIOR_OF_ONE = np.array([0.1, 0.1, 0.15])
-_POINT_ERROR = 0.08  # of log times: what the model leaves open within one kernel, and a fit is not to chase
-_STEPS = 12
-
-
-def _prior(kernels: Sequence[str]) -> tuple[Floats, Floats]:
-    """(spread of each log factor, the matrix that makes independent deviations of spread 1 of them), with three factors
-    for each variant of the kernels named."""
-    same = np.array([[a == b for b in kernels] for a in kernels], dtype=float)
-    alike = np.kron(same, np.diag(_PRIOR**2)) + np.kron(np.eye(len(kernels)), np.diag(_PRIOR_OF_ONE**2))
-    return np.sqrt(np.diag(alike)), np.asarray(np.linalg.inv(np.linalg.cholesky(alike)))
-
-
-def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> Calibration:
-    """Factors for every compiled kernel among the points, by damped least squares on log times.
-
-    Each factor is held near 1 as firmly as the model is trusted, and near those of the same kernel's other variants, so
-    that few points suffice and none is chased; what the points leave as open as before is reported as undetermined.
-    Points whose launches have no time are left out.
-    """
-    names = sorted({launch.specialization for point in points for launch in point.launches})
-    index = {name: i for i, name in enumerate(names)}
-
-    def log_time(point: MeasuredPoint, logs: Floats) -> float | None:
-        total = 0.0
-        for number, launch in enumerate(point.launches):
-            at = 3 * index[launch.specialization]
-            factors = Factors(*np.exp(logs[at : at + 3]).tolist())
-            one = estimate(
-                gpu, launch.resources, launch.occupancy, launch.work, launch.shape, factors, cold, number > 0
-            ).time_us
-            if one is None:
-                return None
-            total += one
-        return math.log(total)
-
-    logs = np.zeros(3 * len(names))
-    usable = [p for p in points if p.time_us > 0 and log_time(p, logs) is not None]
-    if not usable:
-        return Calibration((), 0, 0.0, tuple(f"{name}: {factor}" for name in names for factor in _FACTOR_NAMES))
-    target = np.log([p.time_us for p in usable])
-    prior, unlike = _prior([name.split(":")[0].split(" ")[0] for name in names])
-
-    touched = [[index[launch.specialization] for launch in p.launches] for p in usable]
-
-    def times_at(at: Floats, which: Sequence[int]) -> Floats:
-        return np.array([log_time(usable[i], at) for i in which], dtype=float)
-
-    def residuals(at: Floats) -> Floats:
-        return np.concatenate([(times_at(at, range(len(usable))) - target) / _POINT_ERROR, unlike @ at])
-
-    def jacobian_at(at: Floats) -> Floats:
-        """Derivatives by central differences; a factor moves only the points that launch its kernel."""
-        found = np.zeros((len(usable) + len(at), len(at)))
-        for k in range(len(at)):
-            which = [i for i, kernels in enumerate(touched) if k // 3 in kernels]
-            shift = np.zeros_like(at)
-            shift[k] = 0.02
-            found[which, k] = (times_at(at + shift, which) - times_at(at - shift, which)) / 0.04 / _POINT_ERROR
-        found[len(usable) :] = unlike
-        return found
-
-    current = residuals(logs)
-    jacobian = np.zeros((len(current), len(logs)))
-    damping = 1e-3
-    for _ in range(_STEPS):
-        jacobian = jacobian_at(logs)
-        normal = jacobian.T @ jacobian
-        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -jacobian.T @ current)
-        step = np.clip(step, -0.5, 0.5)
-        proposed = residuals(logs + step)
-        if proposed @ proposed < current @ current:
-            gain = current @ current - proposed @ proposed
-            logs, current = logs + step, proposed
-            damping = max(damping / 4, 1e-6)
-            if gain < 1e-3:
-                break
-        else:
-            damping *= 8
-            if damping > 1e4:
-                break
-    covariance = np.linalg.inv(jacobian.T @ jacobian)
-    open_ = np.sqrt(np.diag(covariance)) > 0.7 * prior
-    # A kernel without a loop has no iteration time, one that fills its SM alone shares with nobody.
-    for point in usable:
-        for launch in point.launches:
-            at = 3 * index[launch.specialization]
-            if launch.shape.max_iterations == 0 or (launch.work.timing and not any(launch.work.timing.iteration_near)):
-                open_[at + 1] = False
-            if launch.occupancy.ctas_per_sm == 1:
-                open_[at + 2] = False
-    errors = current[: len(usable)] * _POINT_ERROR
-    return Calibration(
-        tuple((name, Factors(*np.exp(logs[3 * i : 3 * i + 3]).tolist())) for name, i in index.items()),
-        len(usable),
-        100.0 * float(np.sqrt(np.mean(errors**2))),
-        tuple(
-            f"{name}: {factor}"
-            for name, i in index.items()
-            for k, factor in enumerate(_FACTOR_NAMES)
-            if open_[3 * i + k]
-        ),
-    )

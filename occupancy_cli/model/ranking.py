@@ -8,18 +8,12 @@ from recorded validation (`validation/regret.md`), not from a guess.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.launch_time import (
-    Calibration,
-    GpuRates,
-    KernelLaunch,
-    TimeEstimate,
-    estimate,
-)
+from occupancy_cli.model.launch_batch import FactorsOf, estimates
+from occupancy_cli.model.launch_time import GpuRates, KernelLaunch, TimeEstimate
 from occupancy_cli.model.waves import wave_schedule
 
 # Half of the predicted ratios between near candidates are off by less (validation/regret.md, "nothing fitted", worst
@@ -35,11 +29,12 @@ __all__ = [
     "Ranking",
     "Scored",
     "SingleSetting",
-    "best_single_setting",
+    "Untimed",
     "describe",
     "pareto",
     "rank",
-    "score",
+    "time_candidates",
+    "timed",
 ]
 
 Setting = tuple[tuple[str, int | float | str], ...]
@@ -78,6 +73,14 @@ class Scored:
 
 
 @dataclass(frozen=True)
+class Untimed:
+    """A candidate without a time, and why."""
+
+    candidate: Candidate
+    why: str
+
+
+@dataclass(frozen=True)
 class Ranking:
     """The answer for one batch.
 
@@ -91,7 +94,7 @@ class Ranking:
     runner_up: Scored | None
     incumbent: Scored | None
     ranked: tuple[Scored, ...]
-    cannot_launch: tuple[tuple[Candidate, str], ...]
+    cannot_launch: tuple[Untimed, ...]
     kept_incumbent: bool
     error_percent: float
     reasons: tuple[str, ...]
@@ -112,38 +115,31 @@ class SingleSetting:
     by_batch: tuple[tuple[int, Scored], ...]
 
 
-def score(
-    gpu: GpuRates, candidate: Candidate, calibration: Calibration | None = None, cold: bool = False
-) -> tuple[Scored | None, str]:
-    """The candidate with its time, or None and why it has none."""
-    estimates = tuple(
-        estimate(
-            gpu,
-            launch.resources,
-            launch.occupancy,
-            launch.work,
-            launch.shape,
-            calibration.of(launch) if calibration else None,
-            cold,
-            follows=number > 0,
-        )
-        for number, launch in enumerate(candidate.launches)
-    )
+def timed(candidate: Candidate, estimates: Sequence[TimeEstimate]) -> Scored | Untimed:
+    """A candidate with the times of its launches, one after the other."""
     total = 0.0
     for launch, each in zip(candidate.launches, estimates, strict=True):
         if each.time_us is None:
-            return None, f"{launch.kernel}: {each.unknown[0][0]} is unknown: {each.unknown[0][1]}"
+            return Untimed(candidate, f"{launch.kernel}: {each.unknown[0][0]} is unknown: {each.unknown[0][1]}")
         total += each.time_us
-    return Scored(candidate, total, None, estimates), ""
+    return Scored(candidate, total, None, tuple(estimates))
+
+
+def time_candidates(
+    gpu: GpuRates, candidates: Sequence[Candidate], factors_of: FactorsOf | None = None, cold: bool = False
+) -> list[Scored | Untimed]:
+    """Every candidate with its time, those of one kernel worked out together."""
+    launches = [launch for c in candidates for launch in c.launches]
+    follows = [number > 0 for c in candidates for number in range(len(c.launches))]
+    found = iter(estimates(gpu, launches, follows, factors_of, cold))
+    return [timed(c, [next(found) for _ in c.launches]) for c in candidates]
 
 
 def rank(
     gpu: GpuRates,
-    candidates: Sequence[Candidate],
-    incumbent: Candidate | None = None,
+    candidates: Sequence[Scored | Untimed],
+    incumbent: Scored | Untimed | None = None,
     error_percent: float | None = None,
-    calibration: Calibration | None = None,
-    cold: bool = False,
 ) -> Ranking:
     """Rank candidates of one batch. Raises `InputError` when there are none, or none with a time.
 
@@ -152,28 +148,21 @@ def rank(
     """
     if not candidates:
         raise InputError("there is no candidate to rank", where="recommendation")
-    batches = {c.batch for c in candidates} | ({incumbent.batch} if incumbent else set())
+    batches = {c.candidate.batch for c in (*candidates, *([incumbent] if incumbent else []))}
     if len(batches) > 1:
         raise InputError(f"candidates of batches {sorted(batches)} cannot be ranked together", where="recommendation")
-    base = score(gpu, incumbent, calibration, cold)[0] if incumbent else None
-    ranked: list[Scored] = []
-    failed: list[tuple[Candidate, str]] = []
-    for candidate in candidates:
-        scored, why = score(gpu, candidate, calibration, cold)
-        if scored is None:
-            failed.append((candidate, why))
-        else:
-            ratio = base.time_us / scored.time_us if base else None
-            ranked.append(Scored(candidate, scored.time_us, ratio, scored.estimates))
+    base = incumbent if isinstance(incumbent, Scored) else None
+    ranked = [replace(c, ratio=base.time_us / c.time_us if base else None) for c in candidates if isinstance(c, Scored)]
+    failed = [c for c in candidates if isinstance(c, Untimed)]
     if not ranked:
-        raise InputError(f"no candidate can be timed; {failed[0][1]}", where="recommendation")
+        raise InputError(f"no candidate can be timed; {failed[0].why}", where="recommendation")
     # Equal times (nsplit beyond the tiles, say) go to the smaller partial results.
     ranked.sort(key=lambda s: (s.time_us, s.candidate.partial_bytes))
     chosen = ranked[0]
     kept = False
     error = error_percent if error_percent is not None else model_error_percent(chosen, base)
     if base is not None:
-        base = Scored(base.candidate, base.time_us, 1.0, base.estimates)
+        base = replace(base, ratio=1.0)
         kept = base.time_us <= chosen.time_us * (1 + error / 100)
         if kept:
             chosen = base
@@ -196,32 +185,6 @@ def _tiles(candidate: Candidate) -> tuple[object, ...]:
     """What the main kernel is compiled to, but for the specialization of its integers: config and shared memory."""
     main = candidate.launches[0]
     return (candidate.config, main.kernel, main.resources.shared_bytes, main.resources.num_warps)
-
-
-def best_single_setting(rankings: Sequence[Ranking], weights: Mapping[int, float] | None = None) -> SingleSetting:
-    """The setting (an environment variable is one value for a whole server) that is best over several batches.
-
-    Without `weights` every batch counts the same, by its time over its own best. With them (a traffic mix: batch to
-    share of steps) the weighted time counts. Only settings that can launch at every batch take part.
-    """
-    if not rankings:
-        raise InputError("there is no batch to choose a setting for", where="recommendation")
-    table = [(r, {s.candidate.setting: s for s in reversed(r.ranked)}) for r in rankings]
-    common = set.intersection(*(set(by_setting) for _, by_setting in table))
-    if not common:
-        raise InputError("no setting can launch at every batch", where="recommendation")
-
-    def cost(setting: tuple[Setting, Setting]) -> float:
-        if weights is None:
-            return math.fsum(by[setting].time_us / r.ranked[0].time_us for r, by in table) / len(table)
-        best = math.fsum(weights.get(r.batch, 0.0) * r.ranked[0].time_us for r, _ in table)
-        if best <= 0:
-            raise InputError("the mix gives no weight to any of the batches", where="mix")
-        return math.fsum(weights.get(r.batch, 0.0) * by[setting].time_us for r, by in table) / best
-
-    order = {s.candidate.setting: i for i, s in enumerate(rankings[0].ranked)}
-    best = min(common, key=lambda s: (cost(s), order[s]))
-    return SingleSetting(best[0], best[1], cost(best), tuple((r.batch, by[best]) for r, by in table))
 
 
 def pareto(scored: Sequence[Scored]) -> tuple[Scored, ...]:

@@ -5,7 +5,7 @@ Apart from `plan`, since a time needs numpy and most runs ask for none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -13,15 +13,17 @@ from typing import Any, Literal
 import numpy as np
 
 from occupancy_cli.compile.kernel_record import digest_of
-from occupancy_cli.compile.kernel_times import KernelTimes, merged
+from occupancy_cli.compile.kernel_times import KernelTimes, at_launch, merged
 from occupancy_cli.compile.request import CompileOutcome
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape
-from occupancy_cli.model.launch_time import TimeEstimate, estimate
+from occupancy_cli.model.launch_batch import estimates
+from occupancy_cli.model.launch_time import KernelLaunch, TimeEstimate
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, LaunchPlan, value_of
+from occupancy_cli.plan.launch_loads import Loads
+from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, value_of
 from occupancy_cli.spec.expression_columns import column_of, evaluate, spread
 from occupancy_cli.spec.expressions import Expression, parse_expression
 from occupancy_cli.spec.kernel_spec import Launch, Ragged
@@ -38,25 +40,68 @@ def timing_of(gpu: GpuProfile, outcome: CompileOutcome) -> KernelTimes | None:
 
 def work_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> CtaWork:
     """The work of a CTA: what the spec gives, and for the rest what was read from the compiled kernel."""
+    loads = loads_of(kernel, timing_of(gpu, outcome))
+    return work_with(kernel, gpu, plan, outcome, None if loads is None else loads.at(argument_values(plan)))
+
+
+def argument_values(plan: LaunchPlan) -> dict[str, int | None]:
+    """The run-time arguments of a launch in order: whole numbers, and None for everything else."""
+    return {a.name: a.value if isinstance(a.value, int) else None for a in plan.request.arguments}
+
+
+def loads_of(kernel: Kernel, found: KernelTimes | None) -> Loads | None:
+    """What launches of a compiled kernel load, by their arguments; None where its IR is not at hand."""
+    if found is None or not found.ir:
+        return None
+    # Many points share an outcome. What was read of it is kept with it, or another one might come to lie where it lay.
+    known = ("loads", id(found))
+    if known not in kernel.memo:
+        kernel.memo[known] = (found, Loads(found.ir))
+    loads: Loads = kernel.memo[known][1]
+    return loads
+
+
+def work_with(
+    kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome, loads: CtaWork | None
+) -> CtaWork:
+    """`work_of` where it is known what a CTA of the launch loads."""
     found = timing_of(gpu, outcome)
     given = cta_work(kernel.given, plan)
-    # Many points share an outcome. What was read of it is kept with it, or another one might come to lie where it lay.
-    known = ("work", id(found), given)
+    known = ("work", id(found), given, loads)
     if known not in kernel.memo:
-        kernel.memo[known] = (found, merged(given, None if found is None else found.work))
+        read = None if found is None else found.work
+        if read is not None and loads is not None:
+            read = at_launch(read, loads)
+        kernel.memo[known] = (found, merged(given, read))
     work: CtaWork = kernel.memo[known][1]
     return work
 
 
-def time_of(kernel: Kernel, gpu: GpuProfile, plan: LaunchPlan, outcome: CompileOutcome) -> TimeEstimate | None:
-    """The time of one launch; None without resources. Where the iterations of its CTAs are not known, it says so."""
-    if outcome.resources is None or plan.grid is None:
-        return None
-    shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome))
-    if isinstance(shape, str):
-        return TimeEstimate(None, MappingProxyType({}), None, ((f"iterations of a CTA ({shape})", "the time"),))
-    occupancy = occupancy_of(gpu, outcome.resources)
-    return estimate(gpu, outcome.resources, occupancy, work_of(kernel, gpu, plan, outcome), shape)
+def times_of(
+    kernel: Kernel, gpu: GpuProfile, points: Sequence[tuple[Point, Sequence[CompileOutcome]]]
+) -> list[tuple[TimeEstimate | None, ...]]:
+    """The times of the launches of points, each with what its launches compiled to; all worked out together.
+
+    None for a launch without resources or a grid. Where the iterations of its CTAs are not known, the estimate says so.
+    """
+    found: dict[tuple[int, int], TimeEstimate | None] = {}
+    launches: dict[tuple[int, int], KernelLaunch] = {}
+    for i, (point, outcomes) in enumerate(points):
+        for number, (plan, outcome) in enumerate(zip(point.launches, outcomes, strict=True)):
+            found[i, number] = None
+            if outcome.resources is None or plan.grid is None:
+                continue
+            shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome))
+            if isinstance(shape, str):
+                unknown = ((f"iterations of a CTA ({shape})", "the time"),)
+                found[i, number] = TimeEstimate(None, MappingProxyType({}), None, unknown)
+                continue
+            occupancy, work = occupancy_of(gpu, outcome.resources), work_of(kernel, gpu, plan, outcome)
+            name = plan.request.source.kernel
+            launches[i, number] = KernelLaunch(name, outcome.resources, occupancy, work, shape)
+    timed = estimates(gpu, list(launches.values()), [number > 0 for _, number in launches])
+    found |= dict(zip(launches, timed, strict=True))
+    return [tuple(found[i, number] for number in range(len(p.launches))) for i, (p, _) in enumerate(points)]
 
 
 def cta_work(given: KernelInput, plan: LaunchPlan) -> CtaWork:

@@ -3,6 +3,10 @@
 Integer arithmetic is evaluated for the CTA at the origin of the grid, with the arguments' values. Loaded integers stand
 for unrelated values: a gather touches one line for each row that its indices name, which is the most it can. What
 cannot be evaluated stays unknown.
+
+What is found of a launch may hold for others of the same kernel whose arguments have other values: `row % m` over rows
+below 64 is `row` for every m from 64 on. Values carry what they depend on (`Holds`), so that a reader can say for which
+launches its answer is right, and few of a sweep's launches have to be read.
 """
 
 from __future__ import annotations
@@ -30,14 +34,27 @@ _PARTITION_ARGUMENT = re.compile(r"(%[\w$.-]+):")
 _ITER_ARGS = re.compile(r"iter_args\((.*?)\)\s*->")
 
 
+@dataclass(frozen=True)
+class Holds:
+    """Something that is so for every launch in which an expression of the arguments lies in [`low`, `high`] (None: no
+    bound). `exactly` pairs the arguments that it depends on with their values, for one whose `expression` is None."""
+
+    expression: str | None
+    low: int | None
+    high: int | None
+    exactly: tuple[tuple[str, int], ...]
+
+
 @dataclass
 class Value:
     """An integer scalar (one value a program), an integer tensor, or a pointer (element offsets from an argument).
 
-    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `given` those that
-    depend on an argument that another launch of the same kernel may have another value of, `guessed` those
-    that depend on an argument without a value; `loads` is the length of the longest chain of loads that led here.
-    `expression` is a scalar's text. `axes` are the grid axes it depends on, as in `MemoryAccess`.
+    `numbers` is None when the value is not known. `loaded` marks values that depend on loaded data, `guessed` those
+    that depend on an argument without a value, `turns` those that another iteration of the loop around them may give
+    another value; `loads` is the length of the longest chain of loads that led here. `given` names the arguments whose
+    values decide the numbers, and `holds` says for which values of others they are as they are. `expression` is the
+    text of a scalar, or of the scalar that fills a tensor. `axes` are the grid axes it depends on, as in
+    `MemoryAccess`.
     """
 
     numbers: Ints | None = None
@@ -45,7 +62,9 @@ class Value:
     element: str = ""
     loaded: bool = False
     guessed: bool = False
-    given: bool = False
+    turns: bool = False
+    given: frozenset[str] = frozenset()
+    holds: frozenset[Holds] = frozenset()
     loads: int = 0
     expression: str | None = None
     axes: Axes | None = ()
@@ -63,6 +82,44 @@ def _axes(values: Sequence[Value]) -> Axes | None:
         for axis, together in value.axes:
             found[axis] = min(found.get(axis, together), together)
     return tuple(sorted(found.items()))
+
+
+def _made_of(came: Sequence[Value]) -> Value:
+    """A value of unknown numbers with the history of those that it is made of."""
+    return Value(
+        loaded=any(v.loaded for v in came),
+        guessed=any(v.guessed for v in came),
+        turns=any(v.turns for v in came),
+        given=frozenset().union(*(v.given for v in came)),
+        holds=frozenset().union(*(v.holds for v in came)),
+        loads=max((v.loads for v in came), default=0),
+        axes=_axes(came),
+    )
+
+
+def _range_of(kind: str, x: Ints, s: int, first: bool) -> tuple[int | None, int | None] | None:
+    """For which values of the scalar `s` an operation with the integers `x` comes to what it does; None: this alone.
+
+    `first`: the scalar is the operation's first operand.
+    """
+    low, high = int(x.min()), int(x.max())
+    if kind == "muli" and low == high == 0:
+        return None, None
+    if kind in ("divsi", "divui", "floordivsi", "remsi", "remui") and not first and low >= 0:
+        return (high + 1, None) if s > high else None  # all of x lie below: quotients 0, remainders x
+    if kind in ("minsi", "minui"):
+        return (high, None) if s >= high else None
+    if kind in ("maxsi", "maxui"):
+        return (None, low) if s <= low else None
+    return None
+
+
+def _range_compared(x: Ints, s: int) -> tuple[int | None, int | None]:
+    """The values that compare with every one of the integers `x` as `s` does."""
+    if np.any(x == s):
+        return s, s
+    below, above = x[x < s], x[x > s]
+    return int(below.max()) + 1 if below.size else None, int(above.min()) - 1 if above.size else None
 
 
 _COMPARE = {
@@ -145,9 +202,13 @@ class Reader:
         arguments: Mapping[str, Any],
         grid: Sequence[int],
         scalars_only: bool = False,
+        masked: bool = False,
     ) -> None:
         self.layouts = layouts
-        self.scalars_only = scalars_only
+        self.scalars_only, self.masked = scalars_only, masked
+        self.numbers_given: dict[str, int] = {}
+        self.holds: set[Holds] = set()
+        self.let_through = False  # whether a mask made of arguments was taken to let everything through
         self.values: dict[str, Value] = {}
         self.found: list[Found] = []
         self.loops: list[Operation] = []
@@ -173,10 +234,12 @@ class Reader:
                 continue
             given = arguments.get(name)
             if isinstance(given, int) and not isinstance(given, bool):
-                self.values["%" + written] = Value(np.array([given], dtype=np.int64), given=True, expression=name)
+                self.numbers_given[name] = given
+                number = np.array([given], dtype=np.int64)
+                self.values["%" + written] = Value(number, given=frozenset((name,)), expression=name)
             elif kind in ("i32", "i64"):
-                number = _GUESSED_ALIGNED if "tt.divisibility" in told else _GUESSED
-                self.values["%" + written] = Value(np.array([number], dtype=np.int64), guessed=True, expression=name)
+                guess = _GUESSED_ALIGNED if "tt.divisibility" in told else _GUESSED
+                self.values["%" + written] = Value(np.array([guess], dtype=np.int64), guessed=True, expression=name)
             else:
                 self.values["%" + written] = Value(expression=name)
         self.loop_stack: list[int] = []
@@ -246,16 +309,7 @@ class Reader:
             # A value that passes through shared memory, a reduction or anything else keeps its history of loads.
             self.walk(op.children)
             came = [self.get(o) for o in op.operands]
-            self.put(
-                op,
-                Value(
-                    loaded=any(v.loaded for v in came),
-                    guessed=any(v.guessed for v in came),
-                    given=any(v.given for v in came),
-                    loads=max((v.loads for v in came), default=0),
-                    axes=_axes(came),
-                ),
-            )
+            self.put(op, _made_of(came))
         if name in DOTS or name in FLOAT_OPS or name in (
             "ttg.local_alloc", "ttg.local_load", "ttg.local_store", "ttg.convert_layout", "ttg.async_commit_group",
         ):  # fmt: skip
@@ -276,10 +330,11 @@ class Reader:
             induction, lower, upper, step = header.groups()
             bounds = (self.get(lower), self.get(upper), self.get(step))
             self.trips[number] = bounds
-            self.values[induction] = replace(bounds[0], expression=None, axes=_axes((bounds[0], bounds[2])))
+            axes = _axes((bounds[0], bounds[2]))
+            self.values[induction] = replace(bounds[0], expression=None, turns=True, axes=axes)
         for name, start in pairs:
             # After the first iteration a carried value may depend on loads; its first value stands for all.
-            self.values[name] = self.get(start)
+            self.values[name] = replace(self.get(start), turns=True)
         # What was loaded before the loop is at hand: chains count the loads of one iteration.
         for name, value in self.values.items():
             if value.loads:
@@ -307,47 +362,76 @@ class Reader:
         if value is None or int(np.prod(shape, dtype=np.int64)) > _MOST_ELEMENTS:
             self.put(op, UNKNOWN)
             return
-        self.put(op, Value(np.full(shape or (1,), value, dtype=np.int64), expression=None if shape else str(value)))
+        self.put(op, Value(np.full(shape or (1,), value, dtype=np.int64), expression=str(value)))
 
     def _arithmetic(self, op: Operation) -> None:
         kind = op.name.split(".")[-1]
         came = [self.get(o) for o in op.operands]
-        loaded, loads = any(v.loaded for v in came), max((v.loads for v in came), default=0)
-        guessed, given = any(v.guessed for v in came), any(v.given for v in came)
-        result = Value(loaded=loaded, guessed=guessed, given=given, loads=loads, axes=_axes(came))
+        result = _made_of(came)
         numbers = [v.numbers for v in came]
         texts = [v.expression for v in came]
         if op.name in _SAME and came:
-            result = replace(came[0], loaded=loaded, guessed=guessed, given=given, loads=loads)
+            result = replace(came[0], loaded=result.loaded, guessed=result.guessed, loads=result.loads)
         elif kind == "select" and len(came) == 3:
             known = [n for n in numbers if n is not None]
             if len(known) == 3:
                 result.numbers = np.where(known[0] != 0, known[1], known[2])
                 result.pointer, result.element = came[1].pointer, came[1].element
         elif kind == "cmpi" and len(came) == 2 and numbers[0] is not None and numbers[1] is not None:
-            predicate = op.text.split()[1].rstrip(",")
-            compare = _COMPARE.get(predicate)
+            compare = _COMPARE.get(op.text.split()[1].rstrip(","))
             if compare is not None:
                 result.numbers = compare(numbers[0], numbers[1]).astype(np.int64)
-                if (loaded or given) and op.is_tensor:
-                    # Which rows loaded data lets through is not known, and an argument lets others through in another
-                    # launch: all of them.
+                if op.is_tensor and (result.loaded or (result.given and (result.turns or not self.masked))):
+                    # Which rows loaded data lets through is not known, nor which an argument does in an iteration that
+                    # is not the first: all of them.
+                    self.let_through = self.let_through or not result.loaded
                     result.numbers = np.ones_like(result.numbers)
+                    result.given, result.holds = frozenset(), frozenset()
+                else:
+                    self._narrowed(kind, came, result)
         elif len(came) == 2 and kind in _ARITHMETIC:
             function, form = _ARITHMETIC[kind]
             if numbers[0] is not None and numbers[1] is not None:
                 result.numbers = function(numbers[0], numbers[1])
+                self._narrowed(kind, came, result)
             if texts[0] is not None and texts[1] is not None:
                 result.expression = simplified(kind, texts[0], texts[1], form)
         elif len(came) == 2 and kind in ("divsi", "divui", "remsi", "remui", "ceildivsi", "floordivsi"):
             if numbers[0] is not None and numbers[1] is not None and not np.any(numbers[1] == 0):
                 quotient = numbers[0] // numbers[1]
                 result.numbers = numbers[0] - quotient * numbers[1] if kind.startswith("rem") else quotient
+                self._narrowed(kind, came, result)
             if texts[0] is not None and texts[1] is not None:
                 result.expression = f"({texts[0]} {'%' if kind.startswith('rem') else '//'} {texts[1]})"
         if result.axes and not op.is_tensor and kind not in _KEEPS_AXES:
             result.axes = _divided(came) if kind in ("divsi", "divui", "floordivsi") else None
+            if result.axes:
+                self.holds |= self._exactly(came[1])
         self.put(op, result)
+
+    def _narrowed(self, kind: str, came: Sequence[Value], result: Value) -> None:
+        """Where one operand is a scalar (or filled with one) that arguments decide and the other is not, say for which
+        values of it the result is as it is: they decide it no more."""
+        for first, (s, x) in enumerate((came, came[::-1])):
+            if not s.given or x.given or s.numbers is None or x.numbers is None or not s.numbers.size:
+                continue
+            value = int(s.numbers.reshape(-1)[0])
+            if not x.numbers.size or np.any(s.numbers != value):
+                continue
+            if kind == "cmpi":
+                bounds: tuple[int | None, int | None] | None = _range_compared(x.numbers, value)
+            else:
+                bounds = _range_of(kind, x.numbers, value, first == 0)
+            if bounds is not None:
+                exactly = tuple((n, self.numbers_given[n]) for n in sorted(s.given))
+                held = set() if bounds == (None, None) else {Holds(s.expression, *bounds, exactly)}
+                result.given, result.holds = frozenset(), result.holds | held
+            return
+
+    def _exactly(self, value: Value) -> set[Holds]:
+        """What a value's numbers being as they are asks of the arguments."""
+        exactly = {Holds(None, None, None, ((name, self.numbers_given[name]),)) for name in value.given}
+        return {*value.holds, *exactly}
 
     def _shape(self, op: Operation) -> None:
         source = self.get(op.operands[0]) if op.operands else UNKNOWN
@@ -371,26 +455,15 @@ class Reader:
                 numbers = numbers.transpose(order) if order else None
             else:
                 numbers = numbers.reshape(shape) if int(np.prod(shape)) == numbers.size else None
-        self.put(op, replace(source, numbers=numbers, expression=None))
+        self.put(op, replace(source, numbers=numbers))
 
     def _addptr(self, op: Operation) -> None:
         base, offset = (self.get(o) for o in op.operands[:2])
         numbers = None
         if base.numbers is not None and offset.numbers is not None:
             numbers = base.numbers + offset.numbers
-        self.put(
-            op,
-            replace(
-                base,
-                numbers=numbers,
-                loaded=base.loaded or offset.loaded,
-                guessed=base.guessed or offset.guessed,
-                given=base.given or offset.given,
-                loads=max(base.loads, offset.loads),
-                axes=_axes((base, offset)),
-                expression=None,
-            ),
-        )
+        found = _made_of((base, offset))
+        self.put(op, replace(found, numbers=numbers, pointer=base.pointer, element=base.element))
 
     def _access(self, op: Operation) -> None:
         pointer = self.get(op.operands[0]) if op.operands else UNKNOWN
@@ -409,6 +482,7 @@ class Reader:
             self.unread.add(f"element type {element}")
             return
         mask = self._mask(op, kind)
+        self.holds |= self._exactly(pointer) | (set() if mask is None else self._exactly(mask))
         # What a mask made of loaded data lets through is not known: all of it.
         mask_numbers = None if mask is None or mask.numbers is None else mask.numbers
         count = float(np.prod(shape, dtype=np.int64))

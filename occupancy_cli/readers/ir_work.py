@@ -6,6 +6,9 @@ depend on loaded data. Loaded integers stand for unrelated values: a gather touc
 indices name, which is the most it can. From the addresses and a tensor's layout follow the bytes a lane loads at once
 and the 128-byte lines that a warp's load touches.
 
+Masks that arguments decide let everything through (what an iteration may load, `masked=False`) or are evaluated for the
+arguments at hand (what it does load).
+
 Two loads of one place in the source are one load (Triton repeats cheap ones for each layout that needs them); a load
 that stands both before and in the loop is a software pipeline's, so it counts for the loop. Where something cannot be
 read, it is None, never 0.
@@ -35,6 +38,7 @@ from occupancy_cli.readers.ir_values import (
     SECTOR_BYTES,
     UNKNOWN,
     Found,
+    Holds,
     Reader,
     simplified,
 )
@@ -71,6 +75,8 @@ class IrWork:
     iterations: tuple[float, ...] | None
     work: CtaWork
     unread: tuple[str, ...] = ()
+    holds: frozenset[Holds] = frozenset()
+    let_through: bool = False
 
     @property
     def lines_by_bytes(self) -> dict[int, float]:
@@ -136,16 +142,22 @@ class IrWork:
         return float(max(round(min(ratios, default=1.0)), 1))
 
 
-def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = None, grid: Sequence[int] = ()) -> IrWork:
+def read_work(
+    ttgir: str | TtgirKernel,
+    arguments: Mapping[str, Any] | None = None,
+    grid: Sequence[int] = (),
+    *,
+    masked: bool = False,
+) -> IrWork:
     """The work of one CTA of a kernel's TTGIR.
 
     `arguments` gives values of integer arguments by name (those that specialization turned into constants are in the
     IR already), best all run-time arguments in order, pointers with None: Triton before 3.6 does not write their names.
     Strides and sizes without a value are taken to be large. `grid` is the launch grid, for the iterations of each
-    program.
+    program. `masked`: masks that arguments decide are evaluated, but for those that another iteration may change.
     """
     kernel = parse_ttgir(ttgir) if isinstance(ttgir, str) else ttgir
-    reader = Reader(kernel.function, kernel.layouts, arguments or {}, grid)
+    reader = Reader(kernel.function, kernel.layouts, arguments or {}, grid, masked=masked)
     main = _main_loop(reader)
     accesses, copies_ahead = _placed(reader, main)
     trip, counts = _iterations(reader, main, grid)
@@ -162,7 +174,17 @@ def read_work(ttgir: str | TtgirKernel, arguments: Mapping[str, Any] | None = No
         **_loads(accesses, "loop" if main else "prologue"),
     )
     iterations = None if counts is None else tuple(counts.tolist())
-    return IrWork(kernel.name, kernel.num_warps, tuple(accesses), trip, iterations, work, tuple(sorted(reader.unread)))
+    return IrWork(
+        kernel.name,
+        kernel.num_warps,
+        tuple(accesses),
+        trip,
+        iterations,
+        work,
+        tuple(sorted(reader.unread)),
+        frozenset(reader.holds),
+        reader.let_through,
+    )
 
 
 def trip_counts(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from occupancy_cli.report.report import prose
+from occupancy_cli.report.part_values import prose
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from occupancy_cli.report.explain_parts import SourceText
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, Time
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 if TYPE_CHECKING:
     from occupancy_cli.report.explain_parts import OptionTried, RegisterUse, SharedMemoryMap
@@ -62,6 +62,9 @@ class Config:
     resources: Resources | None = None
     occupancy: Occupancy | None = None
     launch: Launch | None = None
+    predicted_time_us: float | None = field(
+        default=None, metadata={"description": "of this kernel and those that follow it, as `recommend` predicts it"}
+    )
     time: Time | None = None
     followed_by: list[Follower] = field(default_factory=list)
     error: Error | None = None

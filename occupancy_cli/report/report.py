@@ -20,6 +20,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from occupancy_cli.report.part_values import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION
 from occupancy_cli.report.visible_text import steers
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
     from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
-    from occupancy_cli.report.device_parts import Device, GpuFacts, Verification
+    from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
     from occupancy_cli.report.fit_parts import Fit
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
     from occupancy_cli.report.source_parts import Knobs, Skeleton
 
 SCHEMA: Literal["occupancy/report/1"] = "occupancy/report/1"
-Scalar = int | float | bool | str | None
-
-EXIT_OK, EXIT_VIOLATION, EXIT_UNDECIDED, EXIT_INTERRUPTED = 0, 1, 2, 130
-
-
-def prose(default: Any = dataclasses.MISSING) -> Any:
-    """A field whose text may have several lines, such as what a compiler said."""
-    return field(default=default, metadata={"prose": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +59,7 @@ class Report:
     gpus: list[GpuFacts] = field(default_factory=list)
     devices: list[Device] | None = None
     fit: Fit | None = None
+    measured_gpu: MeasuredGpu | None = None
     knobs: Knobs | None = None
     skeleton: Skeleton | None = None
     audit: Audit | None = None

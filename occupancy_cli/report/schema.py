@@ -12,7 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occupancy_cli.report.report import SCHEMA, Report, Scalar
+from occupancy_cli.report.part_values import Scalar
+from occupancy_cli.report.report import SCHEMA, Report
 
 if TYPE_CHECKING:
     from occupancy_cli.report.choice_parts import (

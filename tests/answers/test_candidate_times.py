@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launch_oracle import score
 from split_sum import SPEC, write_kernel
 
 from occupancy_cli.answers.analyze import compile_points
@@ -16,8 +17,9 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import load_gpu
-from occupancy_cli.model.launch_time import Calibration, Factors
-from occupancy_cli.model.ranking import score
+from occupancy_cli.model.calibration import Calibration
+from occupancy_cli.model.launch_time import Factors
+from occupancy_cli.model.ranking import Scored
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.point_table import candidate_tables
 from occupancy_cli.plan.points import prepare
@@ -73,17 +75,18 @@ def test_points_together_are_timed_as_alone(said: str, cold: bool, tmp_path: Pat
         for each in compile_points(kernel, H200, service, points, timed=True):
             candidate, why = candidate_of(kernel, H200, batch, each, workload)
             assert candidate is not None, why
-            scored, why = score(H200, candidate, calibration, cold)
-            assert scored is not None, why
+            scored = score(H200, candidate, calibration, cold)
+            assert isinstance(scored, Scored)
             alone[candidate.setting] = scored
         which = times.of_batch(position)
         together = {}
         for i in which.tolist():
             candidate, why = candidate_of(kernel, H200, batch, times.analyzed(i), workload)
             assert candidate is not None, why
-            together[candidate.setting] = i
+            together[candidate.setting] = (i, times.timed(i, candidate))
         assert together.keys() == alone.keys()
-        for setting, i in together.items():
+        for setting, (i, scored) in together.items():
+            assert scored == alone[setting]
             assert times.time_us(i) == alone[setting].time_us
             assert times.at_least_us[i] <= alone[setting].time_us
             assert times.partial_bytes[i] == alone[setting].candidate.partial_bytes

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from launch_oracle import best_single_setting, score
 
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.recommend import (
@@ -29,10 +30,11 @@ from occupancy_cli.compile.request import CompileOutcome, CompileRequest, Kernel
 from occupancy_cli.compile.typed_json import to_json
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.cta_work import CtaWork
 from occupancy_cli.model.kernel_timing import KernelTiming
-from occupancy_cli.model.launch_time import Calibration, Factors
-from occupancy_cli.model.ranking import Ranking, best_single_setting, pareto, rank, score
+from occupancy_cli.model.launch_time import Factors
+from occupancy_cli.model.ranking import Ranking, Scored, pareto, rank
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.points import Kernel, make_point
@@ -146,15 +148,9 @@ def one_by_one(
         for c, each in zip(chosen, analyzed, strict=True)
         if (candidate := candidate_of(kernel, gpu, batch, each, workload)[0]) is not None
     ]
-    now = [score(gpu, c, workload.calibration, workload.cold)[0] for incumbent, c in found if incumbent]
-    incumbent = min((s for s in now if s is not None), key=lambda s: s.time_us, default=None)
-    return rank(
-        gpu,
-        [c for _, c in found],
-        None if incumbent is None else incumbent.candidate,
-        calibration=workload.calibration,
-        cold=workload.cold,
-    )
+    scored = [(incumbent, score(gpu, c, workload.calibration, workload.cold)) for incumbent, c in found]
+    now = [s for incumbent, s in scored if incumbent and isinstance(s, Scored)]
+    return rank(gpu, [s for _, s in scored], min(now, key=lambda s: s.time_us, default=None))
 
 
 def configs_of(ranking: Ranking) -> list[dict[str, Any]]:
@@ -217,7 +213,7 @@ def common_one_by_one(
         analyzed = compile_points(kernel, gpu, service, chosen, timed=True)  # type: ignore[arg-type]
         candidates = [candidate_of(kernel, gpu, ranking.batch, each, workload)[0] for each in analyzed]
         known = [c for c in candidates if c is not None]
-        widened.append(rank(gpu, known, None, calibration=workload.calibration, cold=workload.cold))
+        widened.append(rank(gpu, [score(gpu, c, workload.calibration, workload.cold) for c in known]))
     return best_single_setting(widened, workload.mix)
 
 

@@ -76,6 +76,7 @@ def test_a_light_command_imports_its_own_parts(
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(
     ("arguments", "made"),
     [

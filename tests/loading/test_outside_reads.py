@@ -22,16 +22,16 @@ from unittest import mock
 import pytest
 
 from occupancy_cli.loading.outside_facts import MACHINE_FIGURES, Fact, World, observe
-from occupancy_cli.loading.outside_reads import WATCHED_ELSEWHERE, WATCHED_IN_OS
+from occupancy_cli.loading.watched_functions import CLOCKS, OF_THE_ZONE, WATCHED_ELSEWHERE, WATCHED_IN_OS
 
 HARNESS = """
 import json, os, runpy, sys
-from occupancy_cli.loading import outside_reads
+from occupancy_cli.loading import outside_reads, outside_recordings
 sys.path[:] = [folder for folder in sys.path if folder]
 outside_reads.install([os.environ["TMPDIR"]] if "TMPDIR" in os.environ else [])
 found = []
 for path in sys.argv[1:]:
-    with outside_reads.recording() as seen:
+    with outside_recordings.recording() as seen:
         error = ""
         try:
             exec(compile(open(path).read(), path, "exec"), {"__file__": path, "__name__": "kernel"})
@@ -198,6 +198,9 @@ REFUSED = {
     "disk_usage": ("import shutil; shutil.disk_usage('.')", "asks a file system"),
     "proc": ("open('/proc/meminfo').read()", "reads /proc/meminfo"),
     "proc_link": ("import os; os.readlink('/proc/self/exe')", "reads /proc/self/exe"),
+    "proc_stat": ("import pathlib; pathlib.Path('/proc/self/ns/pid').stat()", "reads /proc/self/ns/pid"),
+    "proc_of_a_process": ("import os; os.path.exists('/proc/1/exe')", "reads /proc/1/exe"),
+    "proc_access": ("import os; os.access('/proc/1/exe', os.R_OK)", "reads /proc/1/exe"),
     "sys_folder": ("import os; os.listdir('/sys')", "reads /sys"),
     "dev": ("open('/dev/urandom', 'rb').read(1)", "reads /dev/urandom"),
     "fifo": ("import os; os.mkfifo('fifo'); os.open('fifo', os.O_RDONLY | os.O_NONBLOCK)", "which is no file"),
@@ -323,14 +326,12 @@ def test_every_function_of_random_and_of_the_clock_is_watched() -> None:
     import random
     import time
 
-    from occupancy_cli.loading import outside_reads
-
     random_ones = {n for n in dir(random) if not n.startswith("_") and hasattr(getattr(random, n), "__self__")}
     watched = {name for functions in WATCHED_ELSEWHERE.values() for module, name in functions if module == "random"}
     assert random_ones - watched - {"seed", "setstate"} == set()
     clocks = {n for n in dir(time) if not n.startswith("_") and callable(getattr(time, n))}
     clocks = {n for n in clocks if not isinstance(getattr(time, n), type)}
-    known = {*outside_reads._CLOCKS, *outside_reads._OF_THE_ZONE, "gmtime", "asctime"}
+    known = {*CLOCKS, *OF_THE_ZONE, "gmtime", "asctime"}
     # A setter, what describes a clock, what waits, what needs a thread's number, and what parses a text.
     assert clocks - known - {"clock_settime", "clock_settime_ns", "clock_getres", "get_clock_info", "sleep", "tzset",
                              "pthread_getcpuclockid", "strptime"} == set()  # fmt: skip
@@ -354,6 +355,19 @@ def test_a_package_with_a_version_answers_for_what_its_own_import_reads(folder: 
     assert {kind for kind, _, _ in found["facts"]} <= {"module", "kind", "variable"}
     # But a module that took the place of one of its own would be seen.
     assert f"{folder / 'early'}\0numpy" in {name for kind, name, _ in found["facts"] if kind == "module"}
+
+
+def test_a_package_that_looks_at_its_own_process_when_imported_is_no_look_of_the_kernels(folder: Path) -> None:
+    """filelock does, which PyTorch imports; what a kernel has it do later counts."""
+    package = folder / "site-packages" / "filelock"
+    package.mkdir(parents=True)
+    look = "import os, pathlib\ndef look(): return os.getpid(), pathlib.Path('/proc/self/ns/pid').stat().st_ino\n"
+    (package / "__init__.py").write_text(f"{look}IDENTITY = look()")
+    imported, called = seen_by("import filelock", "import filelock; filelock.look()", folder=folder,
+                               PYTHONPATH=str(package.parent))  # fmt: skip
+    assert (imported["error"], imported["refusals"]) == ("", [])
+    assert {kind for kind, _, _ in imported["facts"]} <= {"module", "kind", "variable"}
+    assert len(called["refusals"]) == 2
 
 
 def test_what_the_kernel_writes_itself_is_no_read_of_it(folder: Path) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from launch_oracle import estimate
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape
 from occupancy_cli.model.kernel_timing import KernelTiming
-from occupancy_cli.model.launch_batch import Launches, Shapes
-from occupancy_cli.model.launch_time import Factors, estimate, launch_model
+from occupancy_cli.model.launch_batch import Launches, Shapes, estimates
+from occupancy_cli.model.launch_time import Factors, KernelLaunch, launch_model
 from occupancy_cli.model.resources import KernelResources
 
 
@@ -91,23 +92,44 @@ def test_every_launch_is_timed_as_alone_and_never_faster_than_its_bound(
 ) -> None:
     resources = KernelResources(0, 4, 128, 64, num_ctas=num_ctas)
     factors = Factors(1.1, 0.9, 1.3)
-    model, _ = launch_model(Gpu(), resources, Held(held), work, factors, cold, follows)
+    model, unknown = launch_model(Gpu(), resources, Held(held), work, factors, cold, follows)
     assert model is not None
-    many = Launches(model, work, Shapes.of(each))
+    many = Launches(model, unknown, work, Shapes.of(each))
     for row, shape in enumerate(each):
-        alone = estimate(Gpu(), resources, Held(held), work, shape, factors, cold, follows).time_us
-        assert alone is not None
-        assert many.time_us(row) == alone
-        assert many.at_least_us[row] <= alone
+        alone = estimate(Gpu(), resources, Held(held), work, shape, factors, cold, follows)
+        assert alone.time_us is not None
+        assert many.time_us(row) == alone.time_us
+        assert many.at_least_us[row] <= alone.time_us
+        assert many.estimate(row) == alone
 
 
 def test_the_bound_is_the_time_of_equal_ctas() -> None:
     timing = KernelTiming((1, 2), 280, 690, (990, 1980), (990, 1980), (1980, 2970), (1980, 2970), ())
     work = CtaWork(0.0, 0.0, 0.0, (), timing=timing)
-    model, _ = launch_model(Gpu(), KernelResources(0, 4, 128, 64), Held(2), work)
+    model, unknown = launch_model(Gpu(), KernelResources(0, 4, 128, 64), Held(2), work)
     assert model is not None
-    many = Launches(model, work, Shapes.uniform(np.array([[24], [30]]), np.array([4.0, 4.0])))
+    many = Launches(model, unknown, work, Shapes.uniform(np.array([[24], [30]]), np.array([4.0, 4.0])))
     # Two CTAs an SM: 1980 + 4 x 2970 cycles of 1980 a us are 7 us, and 0.21 us from one CTA to the next; 24 CTAs fill
     # the 24 slots of 12 SMs once, 6 more run alone: 990 + 4 x 1980 cycles, 4.5 us, and 0.21. The launch: 0.54 us.
     assert many.at_least_us.tolist() == pytest.approx([0.54 + 7.21, 0.54 + 7.21 + 4.71])
     assert many.time_us(1) == many.at_least_us[1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(works(), shapes(), st.integers(0, 3)), min_size=1, max_size=3), st.booleans())
+def test_launches_of_any_kernels_are_timed_as_alone(
+    kernels: list[tuple[CtaWork, list[LaunchShape], int]], cold: bool
+) -> None:
+    """Three kernels' launches in turn, some that no SM holds a CTA of: each as if it had been asked for by itself."""
+    resources = KernelResources(0, 4, 128, 64)
+    launches = [
+        KernelLaunch(f"k{i}", resources, Held(held), work, shape)
+        for i, (work, each, held) in enumerate(kernels)
+        for shape in each
+    ]
+    launches.sort(key=lambda launch: launch.shape.programs)
+    follows = [number % 2 == 1 for number in range(len(launches))]
+    factors = Factors(1.2, 0.8, 1.1)
+    found = estimates(Gpu(), launches, follows, lambda _: factors, cold)
+    for launch, after, one in zip(launches, follows, found, strict=True):
+        assert one == estimate(Gpu(), resources, launch.occupancy, launch.work, launch.shape, factors, cold, after)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from occupancy_cli.gpu.sm_rates import L2_BYTES_PER_CYCLE_AND_SM
+from occupancy_cli.model.calibration import Calibration, MeasuredPoint, fit
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape
 from occupancy_cli.model.kernel_timing import AtRate, KernelTiming
-from occupancy_cli.model.launch_time import LAUNCH_US, Calibration, Factors, KernelLaunch, MeasuredPoint, estimate, fit
+from occupancy_cli.model.launch_batch import estimates
+from occupancy_cli.model.launch_time import LAUNCH_US, Factors, KernelLaunch
 from occupancy_cli.model.resources import KernelResources
 
 
@@ -32,6 +34,13 @@ class Held:
 
 
 RESOURCES = KernelResources(shared_bytes=0, num_warps=4, threads_per_cta=128)
+
+
+def estimate(gpu, resources, occupancy, work, shape, factors=None, cold=False):
+    """The time of one launch."""
+    launch = KernelLaunch("k", resources, occupancy, work, shape)
+    (found,) = estimates(gpu, [launch], [False], None if factors is None else lambda _: factors, cold)
+    return found
 
 
 def test_a_launch_bound_by_bandwidth_takes_its_bytes_at_the_bandwidth():

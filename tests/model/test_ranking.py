@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import pytest
+from launch_oracle import best_single_setting
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape
-from occupancy_cli.model.ranking import Candidate, KernelLaunch, best_single_setting, pareto, rank
+from occupancy_cli.model.ranking import Candidate, KernelLaunch, pareto, rank, time_candidates
 from occupancy_cli.model.resources import KernelResources
 
 
@@ -40,9 +41,15 @@ def candidate(nsplit, batch=10, per_sm=1, target=0, tiles=12):
     return Candidate(batch, (("TARGET_CTAS", target),), (("num_warps", 4),), (launch,), nsplit, nsplit * batch * 100)
 
 
+def ranked(candidates, incumbent=None, error_percent=None):
+    """The candidates with their times, ranked."""
+    base = None if incumbent is None else time_candidates(Gpu(), [incumbent])[0]
+    return rank(Gpu(), time_candidates(Gpu(), candidates), base, error_percent)
+
+
 def test_the_fastest_is_chosen_and_compared_with_the_incumbent():
     # 10 SMs, batch 10: one split is 1.21 + 12 us; two splits are two waves of 1.21 + 6 us, slower by a start.
-    ranking = rank(Gpu(), [candidate(1), candidate(2)], candidate(2), error_percent=0.5)
+    ranking = ranked([candidate(1), candidate(2)], candidate(2), error_percent=0.5)
     assert ranking.chosen.candidate.nsplit == 1
     assert ranking.runner_up.candidate.nsplit == 2
     # (0.54 + 14.42) / (0.54 + 13.21)
@@ -52,23 +59,23 @@ def test_the_fastest_is_chosen_and_compared_with_the_incumbent():
 
 
 def test_the_incumbent_wins_within_the_models_error():
-    ranking = rank(Gpu(), [candidate(1), candidate(2)], candidate(2), error_percent=9.0)  # the gain is 8.8 %
+    ranking = ranked([candidate(1), candidate(2)], candidate(2), error_percent=9.0)  # the gain is 8.8 %
     assert ranking.kept_incumbent and ranking.chosen.candidate.nsplit == 2
     assert "9.0 %" in ranking.reasons[2]
 
 
 def test_what_cannot_launch_is_kept_apart():
-    ranking = rank(Gpu(), [candidate(1), candidate(2, per_sm=0)])
-    assert [c.nsplit for c, _ in ranking.cannot_launch] == [2]
+    ranking = ranked([candidate(1), candidate(2, per_sm=0)])
+    assert [each.candidate.nsplit for each in ranking.cannot_launch] == [2]
     with pytest.raises(InputError):
-        rank(Gpu(), [candidate(2, per_sm=0)])
+        ranked([candidate(2, per_sm=0)])
     with pytest.raises(InputError):
-        rank(Gpu(), [])
+        ranked([])
 
 
 def test_one_setting_for_several_batches():
     # Setting A splits by 1 everywhere, setting B by 2. At batch 5 two splits fit one wave (7 us v 13); at batch 10 not.
-    by_batch = [rank(Gpu(), [candidate(1, b, target=1), candidate(2, b, target=2)]) for b in (5, 10)]
+    by_batch = [ranked([candidate(1, b, target=1), candidate(2, b, target=2)]) for b in (5, 10)]
     best = best_single_setting(by_batch)
     assert dict(best.knobs) == {"TARGET_CTAS": 2}
     assert best.slowdown == pytest.approx((1 + 14.96 / 13.75) / 2)
@@ -77,7 +84,7 @@ def test_one_setting_for_several_batches():
 
 
 def test_pareto_keeps_what_is_faster_or_smaller():
-    ranking = rank(Gpu(), [candidate(n, batch=2) for n in (1, 2, 3, 6, 5)])
+    ranking = ranked([candidate(n, batch=2) for n in (1, 2, 3, 6, 5)])
     front = pareto(ranking.ranked)
     # Batch 2 on 10 SMs: up to 5 splits fit; 5 gives parts of 3 like 4 would. Six splits are 12 CTAs: two waves.
     sizes = [s.candidate.partial_bytes for s in front]

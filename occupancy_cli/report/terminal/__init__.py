@@ -32,6 +32,7 @@ _MODULES = {
     "calculation": "calculation",
     "gpus": "gpu_facts",
     "devices": "devices",
+    "measured_gpu": "measured_gpu",
     "verification": "verification",
     "knobs": "knobs",
     "skeleton": "skeleton",

@@ -77,7 +77,7 @@ def _config_columns(configs: list[Config], varying: list[str], wide: bool) -> tu
     for config in configs:
         row = _row(config, wide, with_grid)
         if config.time is not None:
-            row.append("-" if config.time.time_us is None else f"{config.time.time_us:,.1f}")
+            row.append("-" if config.predicted_time_us is None else f"{config.predicted_time_us:,.1f}")
             row.append(config.time.binding or "-")
         rows.append(row + ["-"] * (len(headers) - len(row)))
     columns = [

@@ -1,0 +1,103 @@
+"""What the CTAs of a launch load, for the arguments that the launch is called with.
+
+One binary serves many launches, and what a CTA loads depends on their arguments: rows past the end are masked off, rows
+that a modulo wraps are loaded again. The kernel's TTGIR is read with the arguments of a launch (`read_work`), and what
+was read says for which other arguments it holds, so that of a sweep's thousands of launches few are read.
+
+    loads = Loads(packed)
+    loads.at({"m": 16, "n": 4096}).bytes_per_iteration          # 33280.0: 16 of 64 rows are there
+    loads.by_rows({"m": np.array([16, 64, 80])}, rows)          # [(rows of 16, ...), (rows of 64 and 80, ...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from occupancy_cli.compile.kernel_times import unpacked
+from occupancy_cli.errors import InputError
+from occupancy_cli.model.cta_work import CtaWork
+from occupancy_cli.readers.ir_values import Holds
+from occupancy_cli.readers.ir_work import read_work
+from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
+from occupancy_cli.spec.expression_columns import Value, at, evaluate, spread, take
+from occupancy_cli.spec.expressions import parse_expression
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+# Programs are read at the origin of the grid.
+_ORIGIN = {**{f"pid{axis}": 0 for axis in range(3)}, **{f"programs{axis}": 1 for axis in range(3)}}
+
+
+class Loads:
+    """The loads of one compiled kernel's launches; `packed` is its TTGIR as `KernelTimes` keeps it."""
+
+    def __init__(self, packed: str) -> None:
+        self._packed = packed
+        self._known: list[tuple[frozenset[Holds], CtaWork]] = []
+
+    @cached_property
+    def _kernel(self) -> TtgirKernel:
+        return parse_ttgir(unpacked(self._packed))
+
+    @property
+    def readings(self) -> int:
+        """How often the text was read so far."""
+        return len(self._known)
+
+    def at(self, arguments: Mapping[str, Any]) -> CtaWork:
+        """The work of a CTA of one launch, as far as its loads and stores go."""
+        ((_, work),) = self.by_rows(arguments, np.zeros(1, dtype=np.int64))
+        return work
+
+    def by_rows(self, arguments: Mapping[str, Value], rows: Ints) -> Iterator[tuple[Ints, CtaWork]]:
+        """(rows, the work of a CTA there) for these rows of columns of arguments; pointers are None."""
+        left = np.arange(len(rows))
+        columns = {name: take(value, rows) for name, value in arguments.items()}
+        for holds, work in self._known:
+            mine = left[_all_hold(holds, columns, left)]
+            if len(mine):
+                yield rows[mine], work
+                left = np.setdiff1d(left, mine, assume_unique=True)
+        while len(left):
+            holds, work = self._read({name: at(value, int(left[0])) for name, value in columns.items()})
+            mine = left[_all_hold(holds, columns, left)]
+            assert len(mine), "what was read of a launch holds for it"
+            yield rows[mine], work
+            left = np.setdiff1d(left, mine, assume_unique=True)
+
+    def _read(self, arguments: Mapping[str, Any]) -> tuple[frozenset[Holds], CtaWork]:
+        ir = read_work(self._kernel, arguments, masked=True)
+        self._known.append((ir.holds, ir.work))
+        return self._known[-1]
+
+
+def _all_hold(holds: frozenset[Holds], columns: Mapping[str, Value], rows: Ints) -> Bools:
+    """Where each of these is so, for rows of columns of arguments."""
+    found = np.ones(len(rows), dtype=bool)
+    for each in holds:
+        found &= _holds(each, {name: take(value, rows) for name, value in columns.items()}, len(rows))
+    return found
+
+
+def _holds(each: Holds, columns: Mapping[str, Value], rows: int) -> Bools:
+    if each.expression is not None:
+        try:
+            value = spread(evaluate(parse_expression(each.expression), {**_ORIGIN, **columns}), rows)
+        except InputError:  # bit operations and what is too long for an expression: these arguments alone, then
+            pass
+        else:
+            found = np.ones(rows, dtype=bool)
+            if each.low is not None:
+                found &= np.asarray(value >= each.low, dtype=bool)
+            if each.high is not None:
+                found &= np.asarray(value <= each.high, dtype=bool)
+            return found
+    found = np.ones(rows, dtype=bool)
+    for name, number in each.exactly:
+        found &= np.asarray(spread(columns[name], rows) == number, dtype=bool)
+    return found
