@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
+    from occupancy_cli.report.fit_parts import Fit
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
     from occupancy_cli.report.machine_parts import Gpu, Toolchain
@@ -61,6 +62,7 @@ class Report:
     calculation: Calculation | None = None
     gpus: list[GpuFacts] = field(default_factory=list)
     devices: list[Device] | None = None
+    fit: Fit | None = None
     measured_gpu: MeasuredGpu | None = None
     knobs: Knobs | None = None
     skeleton: Skeleton | None = None

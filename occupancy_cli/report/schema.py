@@ -100,6 +100,7 @@ MODULES = (
     "kernel_parts",
     "explain_parts",
     "check_parts",
+    "fit_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",

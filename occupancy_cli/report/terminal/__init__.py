@@ -28,6 +28,7 @@ _MODULES = {
     "single_setting": "choices",
     "tables": "tables",
     "findings": "findings",
+    "fit": "fitting",
     "calculation": "calculation",
     "gpus": "gpu_facts",
     "devices": "devices",
