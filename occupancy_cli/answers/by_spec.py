@@ -5,7 +5,7 @@ A table names the GPU of each of its files, so for one the GPU counts only where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -100,7 +100,7 @@ def analyze(
     given = given_kernel(kernel, args=args, grid=grid, configs=configs, settings=sets)
     asked = asked_gpu(gpu, profiles)
     report = answered(
-        compiling, lambda service: analyze_spec(given.kernel, asked, service, given.settings, full=full, timed=timed)
+        compiling, lambda service: analyze_spec(given.kernel, [asked], service, given.settings, full=full, timed=timed)
     )
     return _with_notes(report, given.notes)
 
