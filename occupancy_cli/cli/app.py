@@ -36,6 +36,7 @@ _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadPara
 COMMANDS = (
     "analyze",
     "explain",
+    "fit",
     "recommend",
     "sweep",
     "check",

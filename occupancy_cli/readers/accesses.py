@@ -33,7 +33,8 @@ from occupancy_cli.readers.access_rules import (
     shared_wavefronts,
 )
 from occupancy_cli.readers.sass import SassInstruction, SassKernel
-from occupancy_cli.readers.warp_machine import ACCESSES, WARP, Touch, WarpLaunch, WarpMachine
+from occupancy_cli.readers.warp_code import ACCESSES
+from occupancy_cli.readers.warp_machine import WARP, Touch, WarpLaunch, WarpMachine
 from occupancy_cli.readers.warp_values import Bools, Value, mixed
 
 LANE_STEPS = 100_000_000

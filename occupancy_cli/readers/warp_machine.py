@@ -18,7 +18,8 @@ import numpy as np
 
 from occupancy_cli.model.instruction_costs import access_bytes
 from occupancy_cli.readers.sass import SassInstruction, SassKernel
-from occupancy_cli.readers.sass_operands import Operand, operands, register_at
+from occupancy_cli.readers.sass_operands import Operand, register_at
+from occupancy_cli.readers.warp_code import ACCESSES, NO_RESULT, parsed, space_of, words_moved
 from occupancy_cli.readers.warp_memory import LocalWords, SharedWords
 from occupancy_cli.readers.warp_opcodes import HANDLERS
 from occupancy_cli.readers.warp_values import (
@@ -79,19 +80,6 @@ class Touch:
     zeroed: Bools | None = None
 
 
-_NO_RESULT = frozenset({
-    "ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "REDS", "BAR", "BRA", "EXIT", "RET", "NOP", "BSSY", "BSYNC",
-    "DEPBAR", "LDGDEPBAR", "LDGSTS", "WARPSYNC", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "FENCE", "BREAK", "WARPGROUP",
-    "UTMALDG", "UTMASTG", "UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UTMAREDG", "UBLKCP", "KILL", "YIELD", "NANOSLEEP",
-    "USETMAXREG", "ACQBULK", "CCTLL", "PREEXIT", "ARRIVES", "UCGABAR_ARV", "UCGABAR_WAIT", "ENDCOLLECTIVE",
-    "WARPGROUPSET",
-})  # fmt: skip
-ACCESSES = frozenset({
-    "LDG", "STG", "LD", "ST", "LDGSTS", "RED", "REDG", "ATOM", "ATOMG", "LDS", "STS", "LDSM", "STSM", "ATOMS", "LDL",
-    "STL",
-})  # fmt: skip
-
-
 class WarpMachine:
     """Runs a kernel; `touched` is called for each access. See the module's docstring."""
 
@@ -126,7 +114,7 @@ class WarpMachine:
             self.special[f"SR_CTAID.{letter}"] = constant(int(ids[0])) if same else Lanes(ids)
             self.special[f"SR_NCTAID.{letter}"] = constant(launch.grid[axis])
         places = {code.address: i for i, code in enumerate(kernel.instructions)}
-        self.handled = [_parsed(code, places) for code in kernel.instructions]
+        self.handled = [parsed(code, places) for code in kernel.instructions]
 
     # Registers
 
@@ -267,7 +255,7 @@ class WarpMachine:
             handler(self, modifiers, ops)
         elif base in ("SHFL", "VOTE", "VOTEU", "ELECT", "SYNCS"):
             self._across(base, modifiers, ops, running)
-        elif base not in _NO_RESULT and ops:
+        elif base not in NO_RESULT and ops:
             self._opaque(code, ops)
         self.guarded = False
         return None
@@ -281,7 +269,7 @@ class WarpMachine:
     def _opaque(self, code: SassInstruction, ops: Sequence[Operand]) -> None:
         first = ops[0]
         if first.kind == "register":
-            for i in range(_words(code)):
+            for i in range(words_moved(code)):
                 self.set(register_at(first.name, i), OPAQUE)
         for each in ops[: 1 if first.kind == "register" else 2]:
             if each.kind == "predicate":
@@ -451,12 +439,12 @@ class WarpMachine:
         zeroed = active & ~reads
         self.touched(Touch(index, "shared", target, ZERO, reads, issued, uncertain, unsure, low, zeroed))
         self.touched(Touch(index, "global", low, high, reads, issued, uncertain, unsure))
-        self.shared.store(target, running, [self._loaded(code, low, high, 4 * i) for i in range(_words(code))])
+        self.shared.store(target, running, [self._loaded(code, low, high, 4 * i) for i in range(words_moved(code))])
 
     def _moved(self, code: SassInstruction, ops: Sequence[Operand], low: Value, high: Value, running: Bools) -> None:
         """What a load leaves in registers, and a store in local and shared memory."""
         self._run_in(running)
-        base, words = code.base, _words(code)
+        base, words = code.base, words_moved(code)
         small = any(s in code.opcode for s in (".U8", ".U16", ".S8", ".S16"))
         if base in ("STS", "STL"):
             values = [OPAQUE if small else self.register(register_at(ops[-1].name, i)) for i in range(words)]
@@ -490,29 +478,3 @@ class WarpMachine:
         if low.token is None and high is not None:
             parts.append(high.bits.astype(np.uint64))
         return of_tokens(mixed(*parts))
-
-
-def space_of(base: str) -> str:
-    """The memory that an instruction accesses: "global", "shared" or "local"."""
-    if base in ("LDS", "STS", "LDSM", "STSM", "ATOMS", "REDS"):
-        return "shared"
-    return "local" if base in ("LDL", "STL") else "global"
-
-
-def _words(code: SassInstruction) -> int:
-    """How many registers an instruction writes or stores."""
-    opcode = code.opcode
-    if code.base in ("LDSM", "STSM"):
-        return 4 if opcode.endswith(".4") else 2 if opcode.endswith(".2") else 1
-    if code.base in ("HMMA", "QMMA", "IMMA"):
-        return 2 if opcode.endswith(".F16") else 4
-    if code.base in ("DADD", "DMUL", "DFMA", "DMMA"):
-        return 2
-    return max(access_bytes(opcode) // 4, 1) if code.base[:2] in ("LD", "ST", "AT") else 1
-
-
-def _parsed(
-    code: SassInstruction, index: Mapping[int, int]
-) -> tuple[SassInstruction, tuple[Operand, ...], frozenset[str], int | None]:
-    target = None if code.target is None else index.get(code.target)
-    return code, operands(code.operands), frozenset(code.opcode.split(".")[1:]), target

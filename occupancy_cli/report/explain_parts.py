@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from occupancy_cli.report.report import Scalar, prose
+from occupancy_cli.report.part_values import Scalar, prose
 
 
 @dataclass(frozen=True, kw_only=True)

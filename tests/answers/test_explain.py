@@ -13,6 +13,7 @@ import pytest
 from locations import DATA, ROOT
 from report_schema import valid_report
 from rich.console import Console
+from small_gemm import small_gemm
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.explain import chosen_points
@@ -121,41 +122,10 @@ def test_configs_are_picked_by_their_values() -> None:
         chosen_points(everything, ["BLOCK"])
 
 
-KERNEL = """
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def gemm(a_ptr, b_ptr, c_ptr, k, BLOCK: tl.constexpr):
-    rows = tl.arange(0, BLOCK)
-    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
-    for at in range(0, k, BLOCK):
-        a = tl.load(a_ptr + rows[:, None] * k + at + rows[None, :])
-        b = tl.load(b_ptr + (at + rows)[:, None] * BLOCK + rows[None, :])
-        acc = tl.dot(a, b, acc)
-    top = tl.max(acc, 1)
-    tl.store(c_ptr + rows[:, None] * BLOCK + rows[None, :], acc - top[:, None])
-"""
-
-
 @pytest.mark.compiles
 def test_every_map_adds_up_on_this_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(tmp_path / "cache"))
-    file = tmp_path / "gemm.py"
-    file.write_text(KERNEL)
-    given = [
-        f"{file}:gemm",
-        "--arg",
-        "a_ptr=*bf16",
-        "--arg",
-        "b_ptr=*bf16",
-        "--arg",
-        "c_ptr=*fp32",
-        "--arg",
-        "k=i32=512",
-    ]
-    command = ["explain", *given, "--set", "BLOCK=64", "--set", "num_stages=3", "--gpu", "rtx-pro-6000"]
+    command = ["explain", *small_gemm(tmp_path), "--set", "num_stages=3"]
     done = CliRunner().invoke(app, [*command, "--format", "json"])
     assert done.exit_code == 0, (done.output, done.exception)
     report = valid_report(done.stdout)

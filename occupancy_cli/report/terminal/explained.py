@@ -142,16 +142,16 @@ def _buffers(found: SharedMemoryMap, width: int) -> Iterator[Text]:
     yield Text((_joined(headers, widths) + ("  source" if room >= 8 else "")).rstrip(), style="dim")
     for row, source in rows:
         line = _joined(row, widths)
-        place, said = _place(source), source.text if source is not None else ""
-        if len(place) + len(said) + 2 <= room:
-            yield Text(f"{line}  {place}  {said}".rstrip())
+        where, said = place(source), source.text if source is not None else ""
+        if len(where) + len(said) + 2 <= room:
+            yield Text(f"{line}  {where}  {said}".rstrip())
             continue
-        if sum(widths) + 2 * len(widths) + len(place) <= width:
-            yield Text(f"{line}  {place}".rstrip())
-            yield from _indented(said, width)
+        if sum(widths) + 2 * len(widths) + len(where) <= width:
+            yield Text(f"{line}  {where}".rstrip())
+            yield from indented(said, width)
         else:
-            yield from _indented(line, width, indent=0)
-            yield from _indented(f"{place}  {said}", width)
+            yield from indented(line, width, indent=0)
+            yield from indented(f"{where}  {said}", width)
 
 
 def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -161,7 +161,8 @@ def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
     )
 
 
-def _indented(said: str, width: int, indent: int = 8) -> Iterator[Text]:
+def indented(said: str, width: int, indent: int = 8) -> Iterator[Text]:
+    """Text in lines of at most `width`, each with an indent: a fold of the terminal would lose it."""
     if not said.strip():
         return
     pad = " " * indent
@@ -175,7 +176,8 @@ def _what(buffer: Buffer) -> str:
     return f"{buffer.value} {shape} {buffer.dtype}{copies}".strip()
 
 
-def _place(source: SourceText | None) -> str:
+def place(source: SourceText | None) -> str:
+    """`file.py:126 < 201`: a line, and those that it is called from."""
     if source is None:
         return "-"
     calls = [
@@ -211,20 +213,20 @@ def _registers(use: RegisterUse, width: int) -> Iterator[Text]:
     spilled = f", {use.spill_bytes:,} bytes a thread spilled" if use.spill_bytes else ", nothing spilled"
     yield Text(
         f"registers: {use.allocated} allocated{spilled}; {use.peak_live} live at the peak, "
-        f"{_place(use.peak_source)} ({use.peak_opcode}{loop})",
+        f"{place(use.peak_source)} ({use.peak_opcode}{loop})",
         style="bold",
     )
     shown = use.holders[:_MOST_HOLDERS]
     names = max((len(h.value) for h in shown), default=0)
-    places = max((len(_place(h.source)) for h in shown), default=0)
+    places = max((len(place(h.source)) for h in shown), default=0)
     for holder in shown:
-        line = f"{holder.registers:>5}  {holder.value:<{names}}  {_place(holder.source):<{places}}  "
+        line = f"{holder.registers:>5}  {holder.value:<{names}}  {place(holder.source):<{places}}  "
         said = f"{holder.source.text if holder.source else ''}  ({holder.written_by})"
         if len(line) + len(said) <= width:
             yield Text(line + said)
         else:
             yield Text(line.rstrip())
-            yield from _indented(said, width)
+            yield from indented(said, width)
     rest = use.holders[_MOST_HOLDERS:]
     if rest:
         yield Text(f"{sum(h.registers for h in rest):>5}  {counted(len(rest), 'other line')}", style="dim")
@@ -244,13 +246,13 @@ def _spills(use: RegisterUse, width: int) -> Iterator[Text]:
     for spill in use.spills[:_MOST_SPILLS]:
         where = "in a loop" if spill.in_loop else "outside  "
         counts = f"{spill.loads:>3} reloads  {spill.stores:>3} stores  {spill.bytes:>4} B"
-        line = f"  {where}  {counts}  {_place(spill.source)}  "
+        line = f"  {where}  {counts}  {place(spill.source)}  "
         said = spill.source.text if spill.source else ""
         if len(line) + len(said) <= width:
             yield Text((line + said).rstrip())
         else:
             yield Text(line.rstrip())
-            yield from _indented(said, width)
+            yield from indented(said, width)
     if len(use.spills) > _MOST_SPILLS:
         rest = use.spills[_MOST_SPILLS:]
         yield Text(f"  and {counted(len(rest), 'more line')}, {sum(s.bytes for s in rest):,} B", style="dim")
