@@ -97,6 +97,12 @@ class PointTable:
         """How many points there are."""
         return len(self.batch)
 
+    def only(self, rows: Ints) -> PointTable:
+        """The table with these rows alone."""
+        settings = {name: take(value, rows) for name, value in self.settings.items()}
+        batch, now = self.batch[rows], self.now[rows]
+        return point_table(self.kernel, self.gpu, settings, batch, now, self.config, self.override, self.stop_above)
+
     def point(self, row: int) -> Point:
         """One row as `plan` makes it."""
         settings = {name: at(value, row) for name, value in self.settings.items()}
