@@ -26,8 +26,9 @@ finally:
 """
 CALC = ("calc", "--threads", "128", "--regs", "168", "--shared", "61568")
 PARTS = {
-    "machine_parts", "occupancy_parts", "kernel_parts", "choice_parts", "calculation_parts", "audit_parts",
-    "capture_parts", "device_parts", "installation_parts", "measured_parts", "source_parts",
+    "machine_parts", "occupancy_parts", "kernel_parts", "check_parts", "choice_parts", "calculation_parts",
+    "audit_parts", "capture_parts", "device_parts", "installation_parts", "measured_parts", "source_parts",
+    "explain_parts", "fit_parts",
 }  # fmt: skip
 
 
@@ -81,7 +82,10 @@ def test_a_light_command_imports_its_own_parts(
     ("arguments", "made"),
     [
         (("analyze", "--format", "json"), {"machine_parts", "occupancy_parts", "kernel_parts"}),
-        (("check", "--format", "json"), {"machine_parts", "occupancy_parts", "kernel_parts"}),
+        (
+            ("check", "sparse_mla_decode", "--format", "json"),
+            {"machine_parts", "occupancy_parts", "kernel_parts", "check_parts"},
+        ),
     ],
 )
 def test_a_warm_run_imports_no_compiler(arguments: tuple[str, ...], made: set[str]) -> None:
