@@ -10,6 +10,7 @@ counts a package: answered, refused (with a reason), unclear (a failure that doe
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -31,6 +32,9 @@ from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.points import points, prepare
 from occupancy_cli.source.source_knobs import KernelKnobs
+
+OTHER_MAKERS = re.compile(r"ascend|npu|xpu|cambricon|mthreads|metax|kunlunxin|iluvatar|hygon|_hip|amd")
+"""Folders of kernels that are for other makers' GPUs, in the packages that have some."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for package, root in unpacked(given.wheels, Path(folder)):
             kernels = [k for k in chosen(root, 0, given.seed)[0] if k.role == "kernel"]
+            kernels = [k for k in kernels if not OTHER_MAKERS.search(k.place.file)]
             step = max(1, len(kernels) // given.limit) if given.limit else 1
             with CompileService(limits=Limits(given.timeout, 8 << 30), jobs=1) as service:
                 for kernel in kernels[::step]:

@@ -38,7 +38,8 @@ _INTEGER_DATA = re.compile(r"ind(ex|ices|x)|idx|ids?$|table|lens?$|length|offs|s
 _FP8_DATA = re.compile(r"fp8|float8|e4m3", re.IGNORECASE)
 _FP32_DATA = re.compile(r"lse|scale|max|sum|acc|mid|rstd|mean|partial", re.IGNORECASE)
 _FLOAT_SCALAR = re.compile(
-    r"scale|eps|alpha|beta|gamma|cap$|factor|softcap|prob|dropout|lr$|theta|log2e", re.IGNORECASE
+    r"scale|eps|alpha|beta|gamma|cap$|factor|softcap|prob|dropout|lr$|theta|log2e|period|decay|momentum|temperature",
+    re.IGNORECASE,
 )
 _TRUTH = re.compile(
     r"^(is|has|use|do|with|enable|need|store|load|causal|even)(_|$)|^(causal|normalize)$", re.IGNORECASE
@@ -49,7 +50,7 @@ _NUMBERS_BY_NAME = (
     (r"^(h|hq|hkv)$|heads?$", 32),
     (r"head_?dim|^d(_model)?$|^(dk|dv)$", 128),
     (r"offset|^start|_start$|_idx$|index$|seed", 16),
-    (r"topk|splits?$|groups?$|experts?$", 8),
+    (r"topk|splits?$|groups?$|experts?$|^n[a-z]$", 8),
 )
 _DIVIDES = frozenset({"cdiv", "ceil_div", "ceildiv"})
 
@@ -149,14 +150,14 @@ class _Body:
                 continue
             called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             if called in _ADDRESSES or called.startswith("atomic_"):
-                names |= _terms(call.args[0])
+                names |= _bases(call.args[0])
         while True:
             before = len(names)
             for node in ast.walk(function):
                 if isinstance(node, ast.Assign) and any(
                     isinstance(t, ast.Name) and t.id in names for t in node.targets
                 ):
-                    names |= _terms(node.value)
+                    names |= _bases(node.value)
             if len(names) == before:
                 return names
 
@@ -170,6 +171,12 @@ def _terms(node: ast.expr) -> set[str]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
         return _terms(node.func.value)
     return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _bases(address: ast.expr) -> set[str]:
+    """Of the terms of an address those that may be the pointer: one of them is, and its name may say so."""
+    terms = _terms(address)
+    return {n for n in terms if _POINTER_NAME.search(n)} or terms
 
 
 def _calls(node: ast.AST, names: Iterable[str]) -> Iterator[ast.Call]:
@@ -288,7 +295,7 @@ class _Writer:
             elif self._stride(name) is None:
                 self.lines.append(f"  {name}: {self._guess(_likely(name), f'shapes.{name}')}  # guess")
         for name in self.grid_shapes:
-            self.lines.append(f"  {name}: {self._guess(_likely(name), f'shapes.{name}')}  # guess; for the grid")
+            self.lines.append(f"  {name}: {self._guess(_likely(name, 16), f'shapes.{name}')}  # guess; for the grid")
 
     def _stride(self, name: str) -> str | None:
         """What a stride comes to where its tensor is contiguous, over the names of the spec; None if nobody says."""
@@ -493,15 +500,18 @@ def _expected(name: str) -> object:
         return "true"
     if re.search(r"dtype|_type$", name, re.IGNORECASE):
         return "tl.bfloat16"
-    return 64 if re.search(r"block|tile|size|dim|head|^b[mnkdtvsc]$", name, re.IGNORECASE) else 1
+    if re.search(r"block|tile|size|dim|head|^b[mnkdtvsc]$", name, re.IGNORECASE):
+        return 64
+    # A name of a letter or two is a dimension, as tl.dot (16 at least) and tl.arange (powers of two) take them.
+    return 16 if len(name) <= 2 else 1
 
 
-def _likely(name: str) -> int:
-    """A number that an integer argument of that name may have; 4,096 for one whose name says nothing."""
+def _likely(name: str, otherwise: int = 4096) -> int:
+    """A number that an integer of that name may have; `otherwise` for one whose name says nothing."""
     for pattern, value in _NUMBERS_BY_NAME:
         if re.search(pattern, name, re.IGNORECASE):
             return value
-    return 4096
+    return otherwise
 
 
 def _is_expression(text: str, names: Iterable[str]) -> bool:
