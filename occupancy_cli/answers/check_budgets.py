@@ -35,6 +35,10 @@ def judge_cap(
     gpu: GpuProfile, name: str, outcome: CompileOutcome, used: bool, base: Mapping[str, Any]
 ) -> schema.Finding:
     """Whether a launch compiles and can be launched; what is not in use is only noted where it cannot."""
+    if outcome.kind == "launch":
+        return schema.Finding(
+            level="violation" if used else "note", rule="launch", message=f"{name}: {outcome.message}", **base
+        )
     if outcome.resources is None:
         message = f"{name} did not compile: {outcome.message}"
         return schema.Finding(level="undecided" if used else "note", rule="compiles", message=message, **base)

@@ -77,6 +77,7 @@ def layers(kernel: Any) -> tuple[list[Autotuner | Heuristics], JITFunction]:
 def describe(kernel: Any) -> dict[str, Any]:
     """Signature, autotune configs, keys and heuristics of a kernel, as plain data."""
     around, jit = layers(kernel)
+    read = _names_read(jit)
     params = [
         {
             "name": p.name,
@@ -85,6 +86,7 @@ def describe(kernel: Any) -> dict[str, Any]:
             "default": _plain(p.default) if p.has_default else None,
             "has_default": bool(p.has_default),
             "specializes": not p.do_not_specialize,
+            "read": p.name in read,
         }
         for p in jit.params
     ]
@@ -103,6 +105,19 @@ def describe(kernel: Any) -> dict[str, Any]:
             described["heuristics"] += list(layer.values)
     described["source_files"] = sorted(_source_files(jit))
     return described
+
+
+def _names_read(jit: JITFunction) -> set[str]:
+    """The names that a kernel's body reads; what it is called with and never reads decides nothing of it."""
+    body = [
+        statement for node in ast.parse(jit.src).body if isinstance(node, ast.FunctionDef) for statement in node.body
+    ]
+    return {
+        node.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
 
 
 def config_values(config: Any) -> dict[str, Any]:

@@ -7,15 +7,18 @@ kernel that it names is loaded by a worker process only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.errors import InputError, nearest, unknown_name
 from occupancy_cli.model.launch_options import check_launch_option
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.yaml_reader import Document, KeyPath, dotted, load_yaml
@@ -42,8 +45,12 @@ TYPE_ALIASES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
+DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
+"""Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
 _UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable", "Budgets")
-_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
+_building = threading.Lock()
+_DESCRIPTOR = re.compile(r"tensordesc<(?P<element>\w+)\[(?P<shape>[^\[\]]+)\]>$")
+_COMMA = re.compile(r",(?![^()]*\))")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
@@ -57,15 +64,37 @@ class Strict(BaseModel):
 
 
 def canonical_type(text: str) -> str:
-    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64, 64]>`; ValueError if none."""
+    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64,64]>`; ValueError if none.
+
+    The block shape of a descriptor may be of expressions: `tensordesc<bf16[BLOCK_M,2 * BLOCK_K]>`.
+    """
     given = text.strip()
     if given in ("none", "None"):
         return "none"
     if match := _DESCRIPTOR.match(given):
-        _element(match.group(1))
-        return re.sub(r"\s+", "", given)
+        axes = [_axis(text) for text in _COMMA.split(match["shape"])]
+        return f"tensordesc<{_element(match['element'])}[{','.join(axes)}]>"
     pointer = given.startswith("*")
     return ("*" if pointer else "") + _element(given[1:] if pointer else given)
+
+
+def _axis(text: str) -> str:
+    try:
+        parse_expression(text)
+    except InputError as bad:
+        raise ValueError(f"the block shape has {text.strip()!r}, which {bad.problem}") from None
+    return text.strip()
+
+
+def descriptor_shape(kind: str) -> tuple[str, ...]:
+    """The block shape in the canonical type of a descriptor, an expression an axis; empty for any other type."""
+    match = _DESCRIPTOR.match(kind)
+    return tuple(_COMMA.split(match["shape"])) if match else ()
+
+
+def with_shape(kind: str, axes: Sequence[int]) -> str:
+    """The type of a descriptor with this block shape in the place of its own."""
+    return f"{kind.partition('[')[0]}[{','.join(map(str, axes))}]>"
 
 
 def _element(name: str) -> str:
@@ -81,7 +110,7 @@ def _element(name: str) -> str:
 class Argument(Strict):
     """One run-time argument of the kernel (constexpr parameters are not listed here)."""
 
-    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[64, 64]>")
+    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[BLOCK_M, 64]>")
     value: Scalar | None = Field(None, description="value or expression; needed for integers, since they specialize")
     align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=MAX_ALIGN)
     heuristic: bool = Field(False, description="set by @triton.heuristics; the value given here is checked against it")
@@ -111,7 +140,7 @@ class EachValue(Strict):
 class Knob(Strict):
     """Something a person sets: an environment variable of the server, or a constexpr."""
 
-    default: int | float | bool
+    default: Scalar = Field(description="a number, or an expression over shapes, facts of the GPU and the knobs before")
     values: list[int | float | bool] | EachValue = Field(
         default_factory=list, description="what `recommend` may choose from"
     )
@@ -276,6 +305,10 @@ class KernelSpecFile(Launch):
     knobs: dict[Name, Knob] = Field(default_factory=dict)
     derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
     followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
+    in_use: dict[Name, Scalar | None] = Field(
+        default_factory=dict,
+        description="the setting that runs today, of knobs and configs, which a recommendation is compared with",
+    )
     tuned: bool = Field(False, description="the configs listed are an autotuner's, which drops what cannot launch")
     partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
     inputs: str | None = Field(
@@ -363,17 +396,26 @@ def validate(document: Document) -> KernelSpecFile:
 
 def build_models() -> None:
     """Set the models up, once, without pydantic's plugins: to find some it reads what every installed package says."""
-    if KernelSpecFile.__pydantic_complete__:
-        return
-    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
-    try:
-        KernelSpecFile.model_rebuild()
-    finally:
-        if before is None:
-            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
-        else:
-            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+    with _building:  # of two threads the second would take the first's setting for the user's
+        if KernelSpecFile.__pydantic_complete__:
+            return
+        before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+        try:
+            KernelSpecFile.model_rebuild()
+        finally:
+            if before is None:
+                del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+            else:
+                os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+
+
+def _new_lock() -> None:
+    global _building
+    _building = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)  # another thread of the parent may have held it
 
 
 def _expand(data: dict[str, Any]) -> dict[str, Any]:
@@ -480,34 +522,52 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [m for a in getattr(annotation, "__args__", ()) for m in _models_in(a)]
 
 
-def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
-    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
-
-    def parse(value: Any, at: KeyPath) -> None:
-        if isinstance(value, str):
-            parse_expression(value, document.where(at))
-
-    for name, value in spec.derived.items():
-        parse(value, ("derived", name))
-    parse(spec.partials_bytes, ("partials_bytes",))
+def _expressions(spec: KernelSpecFile) -> Iterator[tuple[Any, KeyPath]]:
+    """Every value of a spec that may be an expression, with its place; numbers among them, and what is not given."""
+    yield from ((value, ("derived", name)) for name, value in spec.derived.items())
+    yield spec.partials_bytes, ("partials_bytes",)
     for name, knob in spec.knobs.items():
+        yield knob.default, ("knobs", name, "default")
         if isinstance(knob.values, EachValue):
-            parse(knob.values.first, ("knobs", name, "values", "from"))
-            parse(knob.values.last, ("knobs", name, "values", "to"))
-            parse(knob.values.value, ("knobs", name, "values", "value"))
+            yield knob.values.first, ("knobs", name, "values", "from")
+            yield knob.values.last, ("knobs", name, "values", "to")
+            yield knob.values.value, ("knobs", name, "values", "value")
     if isinstance(spec.configs, ConfigTable):
-        for name, value in spec.configs.values.items():
-            parse(value, ("configs", "values", name))
+        yield from ((value, ("configs", "values", name)) for name, value in spec.configs.values.items())
     launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
     launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
     for launch, at in launches:
-        for i, axis in enumerate(launch.grid or []):
-            parse(axis, (*at, "grid", i))
+        yield from ((axis, (*at, "grid", i)) for i, axis in enumerate(launch.grid or ()))
+        yield from ((a.value, (*at, "arguments", name, "value")) for name, a in launch.arguments.items())
         for name, argument in launch.arguments.items():
-            parse(argument.value, (*at, "arguments", name, "value"))
+            yield from ((axis, (*at, "arguments", name, "type")) for axis in descriptor_shape(argument.type))
         for key, value in launch.work.model_dump(exclude_none=True).items():
-            if isinstance(value, dict):
-                for inner, text in value.items():
-                    parse(text, (*at, "work", key, inner))
-            else:
-                parse(value, (*at, "work", key))
+            inner = value.items() if isinstance(value, dict) else ()
+            yield from ((text, (*at, "work", key, name)) for name, text in inner)
+            if not isinstance(value, dict):
+                yield value, (*at, "work", key)
+
+
+def names_in_expressions(spec: KernelSpecFile) -> frozenset[str]:
+    """Every name that an expression of the spec reads, in constexprs too."""
+    texts = [value for value, _ in _expressions(spec)]
+    texts += [value for launch in (spec, *spec.followed_by) for value in launch.constexprs.values()]
+    found: set[str] = set()
+    for text in texts:
+        if isinstance(text, str):
+            with contextlib.suppress(InputError):  # a text of a constexpr that is no expression
+                found |= parse_expression(text).names
+    return frozenset(found)
+
+
+def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
+    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
+    for value, at in _expressions(spec):
+        if isinstance(value, str):
+            parse_expression(value, document.where(at))
+    for name, knob in spec.knobs.items():
+        if isinstance(knob.default, str):
+            valid = {*spec.shapes, *spec.knobs, *DEVICE_FACTS} - {name}
+            for used in sorted(parse_expression(knob.default).names - valid):
+                where = document.where(("knobs", name, "default"))
+                raise unknown_name("shape, knob or fact of the GPU", used, valid, where=where)

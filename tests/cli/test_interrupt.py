@@ -75,7 +75,7 @@ def test_ctrl_c_prints_what_is_done_and_leaves_nothing(running: tuple[subprocess
     process, folder = running
     assert len(children(folder)) >= 2
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted: what was done by then is above" in out
     assert "not compiled: interrupted" in out
@@ -112,7 +112,7 @@ def test_after_ctrl_c_nothing_more_is_begun_and_check_says_what_it_knows(tmp_pat
         time.sleep(0.1)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     report = json.loads(out)
     assert report["interrupted"] is True

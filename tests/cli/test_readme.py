@@ -68,6 +68,7 @@ def blocks() -> list[tuple[str, str]]:
 
 @pytest.mark.compiles
 @pytest.mark.one_triton
+@pytest.mark.usefixtures("shipped_compiled")
 @pytest.mark.parametrize(("command", "shown"), blocks(), ids=[c for c, _ in blocks()])
 def test_the_readme_shows_what_is_printed(command: str, shown: str) -> None:
     from occupancy_cli.compile.compile_service import triton_version

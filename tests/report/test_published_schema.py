@@ -39,6 +39,8 @@ COMPILING = {
 }
 # Their Reports are read in tests of their own, which have a made-up driver, times or a script to run.
 ELSEWHERE = {
+    "fit": "tests/answers/test_fit.py",
+    "explain": "tests/answers/test_explain.py",
     "verify": "tests/answers/test_verify.py",
     "compare": "tests/answers/test_calibrate_compare.py",
     "calibrate": "tests/answers/test_calibrate_compare.py",

@@ -28,6 +28,7 @@ _MODULES = {
     "single_setting": "choices",
     "tables": "tables",
     "findings": "findings",
+    "fit": "fitting",
     "calculation": "calculation",
     "gpus": "gpu_facts",
     "devices": "devices",
@@ -46,8 +47,13 @@ _MODULES = {
 
 def render(report: Report, console: Console, view: View = WHOLE) -> None:
     """Print a Report. Lines fold at the width of a terminal, and nowhere else."""
-    for line in _lines(visible_part(report), console, view):
+    for line in renderables(report, console, view):
         console.print(line)
+
+
+def renderables(report: Report, console: Console, view: View = WHOLE) -> Iterator[RenderableType]:
+    """What `render` prints, piece by piece."""
+    yield from _lines(visible_part(report), console, view)
 
 
 def _lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
