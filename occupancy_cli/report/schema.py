@@ -98,6 +98,7 @@ MODULES = (
     "kernel_parts",
     "explain_parts",
     "fit_parts",
+    "diff_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",
