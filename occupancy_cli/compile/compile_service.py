@@ -192,18 +192,34 @@ class CompileService:
 
     def describe(self, source: KernelSource, target: Target) -> KernelDescription:
         """Signature and decorators of a kernel; `InputError` or `CompileError` says why it did not load."""
-        key = self._key({"describe": asdict(source), "arch": target.arch})
-        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        known = self.known_description(source, target)
         if known is not None:
-            self._agree(known[1].facts, str(source))
-            return known[0]
+            return known
         from occupancy_cli.compile.worker_messages import Describe, Described
 
         done = self._one(Describe(source, target), warm_others=True)
         _raise_failure(done, source)
         assert isinstance(done.answer, Described)
-        self._remember(key, done.answer.description, done.answer.seen, source)
+        self._remember(self._describe_key(source, target), done.answer.description, done.answer.seen, source)
         return done.answer.description
+
+    def seen_by(self, source: KernelSource, target: Target) -> tuple[Fact, ...] | None:
+        """What a kernel that was described looked at outside while it loaded; None where that was not kept."""
+        key = self._describe_key(source, target)
+        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        return None if known is None else known[1].facts
+
+    def known_description(self, source: KernelSource, target: Target) -> KernelDescription | None:
+        """What the cache has of `describe`; starts nothing."""
+        key = self._describe_key(source, target)
+        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        if known is None:
+            return None
+        self._agree(known[1].facts, str(source))
+        return known[0]
+
+    def _describe_key(self, source: KernelSource, target: Target) -> str:
+        return self._key({"describe": asdict(source), "arch": target.arch})
 
     def pruned_configs(self, request: CompileRequest) -> list[dict[str, ConfigValue]]:
         """The autotune configs that `prune_configs_by` leaves for this launch."""
@@ -254,7 +270,7 @@ class CompileService:
             index = (request.key(), request.target, request.stop_above, time_on, request.explain)
             order.append(index)
             if index not in outcomes and index not in todo:
-                known = self._recall(request) if keep_in is None else None
+                known = self.known_outcome(request) if keep_in is None else None
                 if known is not None:
                     outcomes[index] = known
                 else:
@@ -265,7 +281,8 @@ class CompileService:
             self._still_agree()
         return [outcomes[i] for i in order]
 
-    def _recall(self, request: CompileRequest) -> CompileOutcome | None:
+    def known_outcome(self, request: CompileRequest) -> CompileOutcome | None:
+        """What the cache has of a request; starts nothing."""
         if self.cache is None:
             return None
         known = self.cache.get(
@@ -295,6 +312,8 @@ class CompileService:
         try:
             for index, request in self._longest_first(todo):
                 futures[self._submit(Compile(request, None if keep_in is None else str(keep_in)))] = index
+            if self._progress:
+                self._progress(Progress(0, len(todo), "", None))
             for future in as_completed(futures):
                 index = futures[future]
                 outcomes[index] = self._finish(todo[index], future)

@@ -43,7 +43,10 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel. `default` is None without one, and the default's own text where that is no number."""
+    """A parameter of a kernel. `default` is None without one, and the default's own text where that is no number.
+
+    `read` says whether the kernel's body has its name at all.
+    """
 
     name: str
     constexpr: bool
@@ -51,17 +54,22 @@ class Parameter:
     default: ConfigValue
     has_default: bool
     specializes: bool
+    read: bool = True
 
 
 @dataclass(frozen=True)
 class Autotune:
-    """What an @triton.autotune says: its configs by name and value, what it is keyed by, whether it prunes."""
+    """What an @triton.autotune says: its configs by name and value, what it is keyed by, whether it prunes.
+
+    `places` has the file and line that made each config, an empty file where that is not the kernel's side.
+    """
 
     configs: tuple[Mapping[str, ConfigValue], ...]
     key: tuple[str, ...]
     prunes: bool
     restore_value: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

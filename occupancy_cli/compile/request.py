@@ -22,7 +22,9 @@ from occupancy_cli.model.resources import KernelResources
 Target = TargetGpu
 """What is compiled for, with what kernels may ask of it."""
 
-Kind = Literal["over_memory", "timeout", "crash", "import", "compile", "input", "ptxas", "version", "interrupted"]
+Kind = Literal[
+    "over_memory", "timeout", "crash", "import", "compile", "input", "ptxas", "version", "interrupted", "launch"
+]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from occupancy_cli.compile import failure_reasons, worker_channel
@@ -83,7 +83,7 @@ class Loaded:
     """A kernel module as loaded: its object, what was seen outside on the way, and what it asked the device.
 
     `stand_ins` names the missing modules that were stood in for, `notes` says so, and what else a reader should know of
-    how it was loaded.
+    how it was loaded. `kernels` are the objects that references named in it.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -92,6 +92,7 @@ class Loaded:
         self.asked: set[str] = set()
         self.stand_ins: list[str] = []
         self.notes: list[str] = []
+        self.kernels: dict[str, Any] = {}
 
 
 _loaded: dict[int, Loaded] = {}
@@ -180,23 +181,41 @@ def _kernel(source: KernelSource) -> Any:
     from occupancy_cli.compile import triton_front
 
     loaded = load(source)
-    value: Any = loaded.module
-    for part in source.kernel.split("."):
-        value = getattr(value, part, None)
-        if value is None:
-            break
+    if source.kernel not in loaded.kernels:
+        from occupancy_cli.loading.kernel_objects import kernel_object
+
+        with _reading(source) if "(" in source.kernel else contextlib.nullcontext():
+            loaded.kernels[source.kernel] = kernel_object(loaded.module, source.kernel, triton_front.is_kernel)
+    value = loaded.kernels[source.kernel]
     where = source.file or source.module or ""
     if not triton_front.is_kernel(value):
         kernels = [n for n, v in vars(loaded.module).items() if triton_front.is_kernel(v)]
-        if value is not None:
+        if value is not None and not isinstance(value, FunctionType):
             kind = type(value)
             raise InputError(
                 f"{source.kernel} is of type {kind.__module__}.{kind.__qualname__}, not a Triton kernel",
                 where=where,
                 hint=f"Kernels there: {', '.join(kernels[:20])}" if kernels else "",
             )
-        raise unknown_name("kernel", source.kernel, kernels, where=where)
+        raise _unknown_kernel(source, kernels, where, is_function=value is not None)
     return value
+
+
+def _unknown_kernel(source: KernelSource, kernels: list[str], where: str, *, is_function: bool) -> InputError:
+    """What is wrong with the name of a kernel: there is none, or it exists only once a function was called."""
+    from occupancy_cli.source.kernel_makers import makers_in
+
+    name = source.kernel.rpartition(".")[2]
+    makers = makers_in(Path(source.file)) if source.file else []
+    for maker in makers:
+        if maker.kernel == name or maker.function == name:
+            problem = f"the kernel {maker.kernel} is made inside the function {maker.function} (line {maker.line})"
+            return InputError(problem, where=where, hint=f"Name it with its arguments: {maker.reference()}")
+    known = [*kernels, *(maker.reference() for maker in makers)]
+    if is_function:
+        hint = f"Kernels there: {', '.join(known[:20])}" if known else ""
+        return InputError(f"{source.kernel} is a function, not a Triton kernel", where=where, hint=hint)
+    return unknown_name("kernel", source.kernel, known, where=where)
 
 
 def _stand_in(argument: ArgumentValue) -> Any:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from occupancy_cli.report.machine_parts import Gpu
 from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, Time
 from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 if TYPE_CHECKING:
     from occupancy_cli.report.explain_parts import OptionTried, RegisterUse, SharedMemoryMap
 
-Level = Literal["ok", "violation", "undecided", "note"]
+Level = Literal["ok", "violation", "undecided", "allowed", "note"]
 EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]
 
 
@@ -76,9 +77,13 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set)."""
+    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set).
+
+    `gpu` is the one that these configs are for where several were asked about; else it is the Report's.
+    """
 
     name: str
+    gpu: Gpu | None = None
     source: str
     kernel: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -163,7 +168,11 @@ class ConfigTables:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line of a check: what was looked at, and whether it holds."""
+    """One line of a check: what was looked at, and whether it holds.
+
+    `source` is the file that was asked for, a spec or a Python file; `file` and `line` are where the config is written,
+    or the kernel, or what is wrong. "allowed" is what is unknown and was allowed to be.
+    """
 
     level: Level
     kernel: str
@@ -172,10 +181,11 @@ class Finding:
     knobs: dict[str, Scalar] = field(default_factory=dict)
     rule: str
     message: str = prose()
+    source: str = ""
     file: str = ""
     line: int | None = None
-    required: int | None = None
-    limit: int | None = None
+    required: int | float | None = None
+    limit: int | float | None = None
     unit: str = ""
 
     @property

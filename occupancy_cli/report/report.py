@@ -17,9 +17,11 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from occupancy_cli.errors import MissingDependencyError
 from occupancy_cli.report.part_values import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION
 from occupancy_cli.report.visible_text import steers
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from occupancy_cli.report.audit_parts import Audit
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
+    from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
     from occupancy_cli.report.diff_parts import Diff
@@ -55,6 +58,7 @@ class Report:
     sweep: list[SweepPoint] = field(default_factory=list)
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
+    check: CheckRun | None = None
     tables: list[ConfigTables] = field(default_factory=list)
     calculation: Calculation | None = None
     gpus: list[GpuFacts] = field(default_factory=list)
@@ -95,6 +99,60 @@ class Report:
     def to_json(self) -> str:
         """The report as indented JSON."""
         return json_text(self, indent=2)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its main table as rows of plain values: a row a config, a batch and setting, a finding (`flat_rows`)."""
+        from occupancy_cli.report.flat_rows import rows_of
+
+        return rows_of(self)
+
+    def to_pandas(self) -> Any:
+        """`rows` as a `pandas.DataFrame`."""
+        try:
+            from pandas import DataFrame
+        except ImportError as missing:
+            raise _needs("pandas", "to_pandas") from missing
+        return DataFrame(self.rows())
+
+    def to_arrow(self) -> Any:
+        """`rows` as a `pyarrow.Table`."""
+        try:
+            from pyarrow import Table
+        except ImportError as missing:
+            raise _needs("pyarrow", "to_arrow") from missing
+        return Table.from_pylist(self.rows())
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self, width: int = 100) -> str:
+        """What the command prints on a terminal of `width` columns, without colours."""
+        from io import StringIO
+
+        from rich.console import Console
+
+        from occupancy_cli.report.terminal import render
+
+        out = StringIO()
+        render(self, Console(file=out, width=width, markup=False, highlight=False, emoji=False, no_color=True))
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+    def __rich_console__(self, console: Any, _options: Any) -> Iterator[Any]:
+        """What the command prints, for `rich.print` and rich's consoles."""
+        from occupancy_cli.report.terminal import renderables
+
+        yield from renderables(self, console)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from occupancy_cli.report.html.notebook import fragment
+
+        return str(fragment(self))
+
+
+def _needs(package: str, method: str) -> MissingDependencyError:
+    hint = f"Install it: python -m pip install {package}"
+    return MissingDependencyError(f"Report.{method} needs the package `{package}`", hint=hint)
 
 
 def json_text(part: Any, *, indent: int | None = None) -> str:

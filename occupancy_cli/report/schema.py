@@ -16,6 +16,7 @@ from occupancy_cli.report.part_values import Scalar
 from occupancy_cli.report.report import SCHEMA, Report
 
 if TYPE_CHECKING:
+    from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import (
         Anchor,
         Choice,
@@ -54,6 +55,7 @@ __all__ = [
     "SCHEMA",
     "Anchor",
     "Buffer",
+    "CheckRun",
     "Choice",
     "Config",
     "ConfigTables",
@@ -97,6 +99,7 @@ MODULES = (
     "occupancy_parts",
     "kernel_parts",
     "explain_parts",
+    "check_parts",
     "fit_parts",
     "diff_parts",
     "choice_parts",

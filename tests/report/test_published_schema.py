@@ -34,7 +34,7 @@ COMPILING = {
     "analyze": ["analyze", "--set", "BLOCK_H=16", "--time"],
     "recommend": ["recommend", "--batch", "80,81", "--set", "BLOCK_H=16"],
     "sweep": ["sweep", "--batch", "80,81", "--set", "BLOCK_H=16"],
-    "check": ["check"],
+    "check": ["check", "kernels"],
     "doctor": ["doctor"],
 }
 # Their Reports are read in tests of their own, which have a made-up driver, times or a script to run.
