@@ -388,7 +388,9 @@ def _explanation(result: Mapping[str, Any]) -> KeptExplanation:
     with module_loading.left_aside():
         from occupancy_cli.compile.explaining import read_explanation
 
-        read = read_explanation(result["allocated"], result.get("cubin"), result.get("name", ""), tools)
+        read = read_explanation(
+            result["allocated"], result.get("cubin"), result.get("ttgir", ""), result.get("name", ""), tools
+        )
     return KeptExplanation(to_json(read), EXPLANATION_VERSION)
 
 

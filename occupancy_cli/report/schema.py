@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         SweepSide,
     )
     from occupancy_cli.report.explain_parts import (
+        AccessCause,
         Buffer,
+        MemoryAccess,
         OperationRange,
         OptionTried,
         RegisterHolder,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
+    "AccessCause",
     "Anchor",
     "Buffer",
     "CheckRun",
@@ -68,6 +71,7 @@ __all__ = [
     "Kernel",
     "Launch",
     "Level",
+    "MemoryAccess",
     "NextCta",
     "Occupancy",
     "OperationRange",
