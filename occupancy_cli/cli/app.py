@@ -37,6 +37,7 @@ COMMANDS = (
     "analyze",
     "recommend",
     "sweep",
+    "report",
     "check",
     "calc",
     "gpus",

@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from occupancy_cli.report.audit_parts import Audit
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
-    from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
+    from occupancy_cli.report.choice_parts import (
+        Anchor,
+        Recommendation,
+        SingleSetting,
+        SurfacePoint,
+        SweepPoint,
+    )
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
@@ -53,6 +59,9 @@ class Report:
     recommendations: list[Recommendation] = field(default_factory=list)
     single_setting: SingleSetting | None = None
     sweep: list[SweepPoint] = field(default_factory=list)
+    surface: list[SurfacePoint] = field(
+        default_factory=list, metadata={"description": "the least time of each number of splits at each batch"}
+    )
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
     tables: list[ConfigTables] = field(default_factory=list)
