@@ -16,6 +16,7 @@ from occupancy_cli.model.observations import Variant, observations
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, points, prepare
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.settings import Setting
 from occupancy_cli.version import VERSION
@@ -58,6 +59,31 @@ def analyze(
     )
 
 
+def analyze_on(
+    gpus: Sequence[GpuProfile],
+    given: KernelInput,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    *,
+    full: bool = False,
+    timed: bool = False,
+) -> schema.Report:
+    """A Report with the kernel once for each of several GPUs, each part with its own; else as `analyze`."""
+    found = [analyze(given, gpu, service, sets, full=full, timed=timed) for gpu in gpus]
+    assumed = [f"assumed for {r.gpu.name}: {', '.join(r.gpu.assumed)}" for r in found if r.gpu and r.gpu.assumed]
+    notes = [
+        *assumed,
+        *(note for report in found for note in (*(report.gpu.notes if report.gpu else ()), *report.notes)),
+    ]
+    return replace(
+        found[0],
+        gpu=None,
+        kernels=[replace(kernel, gpu=report.gpu) for report in found for kernel in report.kernels],
+        notes=list(dict.fromkeys(notes)),
+        interrupted=service.interrupted,
+    )
+
+
 def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
     """Where a compile may end: at a config over the cap, unless everything is asked for."""
     return None if full else gpu.limits.shared_per_cta_optin_bytes
@@ -86,7 +112,11 @@ def compile_points(
                 request = timed_requests.setdefault(id(request), replace(request, time_on=wanted))
             requests.append(request)
     outcomes = iter(service.compile_all(requests, keep_in=keep_in))
-    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), timed) for point in chosen]
+    found = []
+    for point in chosen:
+        compiled = tuple(next(outcomes) for _ in point.launches)
+        found.append(AnalyzedPoint(*settled_point(kernel.given, gpu, point, compiled), timed))
+    return found
 
 
 def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:

@@ -34,8 +34,9 @@ from occupancy_cli.plan.launch_work import (
     trip_count_of,
     work_with,
 )
-from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value
+from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value, settled_table
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, argument_value
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.spec.expression_columns import Value, at, codes, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression
 
@@ -55,8 +56,9 @@ class Compiled:
 
     def analyzed(self, row: int) -> AnalyzedPoint:
         """A row as a compiled point."""
-        found = (o[int(c.kinds[row])] for o, c in zip(self.outcomes, self.table.launches, strict=True))
-        return AnalyzedPoint(self.table.point(row), tuple(found), True)
+        table = self.table
+        found = tuple(o[int(c.kinds[row])] for o, c in zip(self.outcomes, table.launches, strict=True))
+        return AnalyzedPoint(*settled_point(table.kernel.given, table.gpu, table.point(row), found), True)
 
 
 def compile_tables(
@@ -88,7 +90,7 @@ def compile_tables(
             outcomes.append(tuple(outcome for outcome, _ in mine))
             names = [numbers.setdefault(text, len(numbers)) for _, text in mine]
             binaries.append(np.array(names, dtype=np.int64)[columns.kinds])
-        compiled.append(Compiled(table, tuple(outcomes), tuple(binaries)))
+        compiled.append(Compiled(settled_table(table, outcomes), tuple(outcomes), tuple(binaries)))
     # Of each table, one point for each kind of each launch: all that is assumed, all that compiled.
     shown = {(t, row): None for _, t, row, _, _ in order}
     return compiled, [compiled[t].analyzed(row) for t, row in shown]
@@ -204,6 +206,12 @@ class CandidateTimes:
                 if outcome.resources is None or why:
                     alive[mine] = False
                     self._fail(compiled, rows, places, mine, why)
+        for columns in compiled.table.launches:
+            for index, why in enumerate(columns.reasons):
+                mine = np.flatnonzero((columns.impossible[rows] == index) & alive)
+                if len(mine):
+                    alive[mine] = False
+                    self._fail(compiled, rows, places, mine, why)
         for number, (columns, outcomes) in enumerate(zip(compiled.table.launches, compiled.outcomes, strict=True)):
             for kind, group in self._groups(compiled.table, columns, rows, np.flatnonzero(alive)):
                 for loads, these in self._by_loads(compiled.table, columns, outcomes[kind], rows, group):
@@ -221,7 +229,7 @@ class CandidateTimes:
     def _groups(self, table: PointTable, columns: LaunchColumns, rows: Ints, alive: Ints) -> Iterator[tuple[int, Ints]]:
         """(kind, rows) whose CTAs do the same work: of one kind, and with the same values in the spec's `work`."""
         read = _names_of_work(self._kernel, columns)
-        values = [take(table.names[n], rows[alive]) for n in sorted(read) if is_column(table.names.get(n))]
+        values = [take(columns.names[n], rows[alive]) for n in sorted(read) if is_column(columns.names.get(n))]
         group = codes([columns.kinds[rows[alive]], *values], len(alive))
         for each in np.unique(group).tolist():
             mine = alive[group == each]
@@ -288,7 +296,7 @@ class CandidateTimes:
         if work.split is not None and not ragged:
             got = {
                 key: np.trunc(
-                    spread(columns_of_value(given, v, table.names, (*place, "work", "split", key)), table.rows)
+                    spread(columns_of_value(given, v, columns.names, (*place, "work", "split", key)), table.rows)
                 )
                 for key, v in work.split.items()
             }
@@ -302,7 +310,7 @@ class CandidateTimes:
             count = trip_count_of(given, plan.launch, place, timing_of(self._gpu, outcome))
             if isinstance(count, str):
                 raise no_work(self._kernel, plan, count)
-            names: Mapping[str, Value] = table.names
+            names: Mapping[str, Value] = columns.names
             if count.origin == "IR":
                 names = self._arguments(table, columns, count.expression.names)
                 missing = iteration_names(count, plan, tuple(grids[0].tolist()))
@@ -321,7 +329,7 @@ class CandidateTimes:
         for name, argument in at_launch.launch.arguments.items():
             if name in wanted:
                 place = (*at_launch.at, "arguments", name)
-                found[name] = argument_value(given, name, argument, table.names, place, columns_of_value)
+                found[name] = argument_value(given, name, argument, columns.names, place, columns_of_value)
         return found
 
     def _one_by_one(
@@ -390,7 +398,7 @@ def _names_at(table: PointTable, columns: LaunchColumns, kernel: Kernel, row: in
     key = ("names of work", columns.site.at)
     if key not in kernel.memo:
         kernel.memo[key] = sorted(_names_of_work(kernel, columns) | _names_of_work(kernel, columns, shapes=True))
-    return {name: at(table.names[name], row) for name in kernel.memo[key] if name in table.names}
+    return {name: at(columns.names[name], row) for name in kernel.memo[key] if name in columns.names}
 
 
 def _partials(kernel: Kernel, table: PointTable, rows: Ints) -> Ints:

@@ -1,12 +1,14 @@
 """`recommend`: the knobs and config with the shortest predicted time, beside what is used now.
 
 Candidates are every value that the spec lists for a knob (unless `--set` fixes it) x every config, each with the
-resources of its own specialization. What is used now is the knobs' present values with the config that an autotuner
-would pick there, which is taken to be the fastest predicted one.
+resources of its own specialization. What is used now is the knobs' present values with the config that the spec says
+is in use; where it does not say, the one that an autotuner would pick there, which is taken to be the fastest predicted
+one.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,10 +49,14 @@ from occupancy_cli.plan.point_table import candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
     Kernel,
     Point,
+    is_in_use,
     knob_candidates,
+    main_config,
     make_point,
     names_of,
+    overrides_of,
     prepare,
+    with_defaults,
 )
 from occupancy_cli.report import schema
 from occupancy_cli.spec.expressions import parse_expression
@@ -306,14 +312,16 @@ def candidate_points(
         for name, setting in kernel.settings.items()
         if name not in spec.knobs or name not in sets
     }
-    now = {n: kernel.settings[n].values[0] for n in spec.knobs}
-    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
+    first = {n: kernel.settings[n].values[0] for n in spec.knobs}
+    values = dict(with_defaults(kernel, values | first))
+    now = {n: values[n] for n in spec.knobs}
     found: dict[Any, ChosenPoint] = {}
-    for config in kernel.configs:
-        for knobs in [now, *_knob_choices(kernel, values | now, config, override, list(spec.knobs), sets)]:
+    for config, override in itertools.product(kernel.configs, overrides_of(kernel)):
+        for knobs in [now, *_knob_choices(kernel, values, config, override, list(spec.knobs), sets)]:
             point = make_point(kernel, gpu, values | knobs, config, override, stop_above(gpu, full=full))
             same = (repr(point.config), tuple((p.grid, p.request.identity_text()) for p in point.launches))
-            found.setdefault(same, ChosenPoint(point, knobs == now))
+            today = knobs == now and is_in_use(spec, main_config(config, override))
+            found.setdefault(same, ChosenPoint(point, today))
     return list(found.values())
 
 

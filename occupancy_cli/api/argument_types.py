@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import parse_argument
 from occupancy_cli.spec.kernel_spec import Argument, canonical_type
 
@@ -96,7 +97,7 @@ def config_of(value: Any, number: int) -> dict[str, Any]:
         return dict(value)
     kwargs = getattr(value, "kwargs", None)
     if isinstance(kwargs, Mapping):
-        options = {n: getattr(value, n, None) for n in ("num_warps", "num_stages", "num_ctas", "maxnreg")}
+        options = {n: getattr(value, n, None) for n in LAUNCH_OPTIONS}
         return {**kwargs, **{n: v for n, v in options.items() if v is not None}}
     problem = f"a {type(value).__name__} is no config"
     raise InputError(problem, where=f"configs[{number}]", hint='Such as {"BLOCK": 64, "num_warps": 4}.')

@@ -100,7 +100,7 @@ def analyze(
     given = given_kernel(kernel, args=args, grid=grid, configs=configs, settings=sets)
     asked = asked_gpu(gpu, profiles)
     report = answered(
-        compiling, lambda service: analyze_spec(given.kernel, asked, service, given.settings, full=full, timed=timed)
+        compiling, lambda service: analyze_spec(given.kernel, [asked], service, given.settings, full=full, timed=timed)
     )
     return _with_notes(report, given.notes)
 
@@ -180,8 +180,10 @@ def check(
 
     `kernels` is one kernel or a list of them (None: those that ship); `gpus` takes the place of their specs' own.
     """
-    from occupancy_cli.answers.by_spec import check_specs
+    from occupancy_cli.answers.check import CheckQuestion
+    from occupancy_cli.answers.check import check as checked
     from occupancy_cli.api.given_kernel import given_kernel, settings_of
+    from occupancy_cli.plan.check_selection import SelectedKernel, Selection, shown_path
     from occupancy_cli.plan.kernel_input import shipped_specs
 
     one_by_one = kernels if isinstance(kernels, (list, tuple)) else [kernels]
@@ -190,11 +192,15 @@ def check(
     if not one_by_one:
         raise InputError("there is none", where="kernels", hint="Leave it out to check the shipped ones.")
     read = [given_kernel(one, args=None, grid=None, configs=None, settings=None) for one in one_by_one]
-    names = [gpus] if isinstance(gpus, str) else list(gpus)
+    inputs = [one.kernel for one in read]
+    selection = Selection(
+        tuple(
+            SelectedKernel(given, shown_path(given.document.path), given.document.line(("kernel",))) for given in inputs
+        )
+    )
+    question = CheckQuestion((gpus,) if isinstance(gpus, str) else tuple(gpus), sets=settings_of(settings or {}))
     default = asked_gpu(None, profiles)
-    sets = settings_of(settings or {})
-    specs = [one.kernel for one in read]
-    report = answered(compiling, lambda service: check_specs(specs, names, default, service, sets))
+    report = answered(compiling, lambda service: checked(selection, question, default, service))
     return _with_notes(report, tuple(n for one in read for n in one.notes))
 
 

@@ -19,7 +19,7 @@ def analyze(
         str | None,
         typer.Option("--batch", help="Sets the shape `batch`: 80, or 48,64,80, or 1:128."),
     ] = None,
-    gpu: options.GpuOption = options.DEFAULT_GPU,
+    gpu: options.GpusOption = None,
     sets: options.SetOption = None,
     arguments: options.ArgOption = None,
     grid: options.GridOption = None,
@@ -43,9 +43,9 @@ def analyze(
     from occupancy_cli.answers.by_spec import analyze_spec
     from occupancy_cli.plan.kernel_input import read_kernel_input
 
-    target = options.asked_gpu(context, gpu, hw_profiles)
+    targets = options.asked_gpus(context, gpu, hw_profiles)
     given = read_kernel_input(kernel, arguments or [], grid)
     values = options.settings(sets, batch)
     with how.service() as service:
-        report = analyze_spec(given, target, service, values, full=full, timed=time)
+        report = analyze_spec(given, targets, service, values, full=full, timed=time)
     show(report, output_format)

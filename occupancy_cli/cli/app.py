@@ -35,6 +35,8 @@ _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadPara
 # In the order of `--help`. Each is the function of that name in the module of that name.
 COMMANDS = (
     "analyze",
+    "explain",
+    "fit",
     "recommend",
     "sweep",
     "report",

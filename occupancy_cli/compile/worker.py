@@ -18,17 +18,19 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from occupancy_cli.compile import failure_reasons, worker_channel
 from occupancy_cli.compile.kernel_record import (
+    EXPLANATION_VERSION,
     Autotune,
     ConfigValue,
     Dependencies,
+    KeptExplanation,
     KeptTimes,
     KernelDescription,
     KernelRecord,
@@ -81,7 +83,7 @@ class Loaded:
     """A kernel module as loaded: its object, what was seen outside on the way, and what it asked the device.
 
     `stand_ins` names the missing modules that were stood in for, `notes` says so, and what else a reader should know of
-    how it was loaded.
+    how it was loaded. `kernels` are the objects that references named in it.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -90,6 +92,7 @@ class Loaded:
         self.asked: set[str] = set()
         self.stand_ins: list[str] = []
         self.notes: list[str] = []
+        self.kernels: dict[str, Any] = {}
 
 
 _loaded: dict[int, Loaded] = {}
@@ -178,23 +181,41 @@ def _kernel(source: KernelSource) -> Any:
     from occupancy_cli.compile import triton_front
 
     loaded = load(source)
-    value: Any = loaded.module
-    for part in source.kernel.split("."):
-        value = getattr(value, part, None)
-        if value is None:
-            break
+    if source.kernel not in loaded.kernels:
+        from occupancy_cli.loading.kernel_objects import kernel_object
+
+        with _reading(source) if "(" in source.kernel else contextlib.nullcontext():
+            loaded.kernels[source.kernel] = kernel_object(loaded.module, source.kernel, triton_front.is_kernel)
+    value = loaded.kernels[source.kernel]
     where = source.file or source.module or ""
     if not triton_front.is_kernel(value):
         kernels = [n for n, v in vars(loaded.module).items() if triton_front.is_kernel(v)]
-        if value is not None:
+        if value is not None and not isinstance(value, FunctionType):
             kind = type(value)
             raise InputError(
                 f"{source.kernel} is of type {kind.__module__}.{kind.__qualname__}, not a Triton kernel",
                 where=where,
                 hint=f"Kernels there: {', '.join(kernels[:20])}" if kernels else "",
             )
-        raise unknown_name("kernel", source.kernel, kernels, where=where)
+        raise _unknown_kernel(source, kernels, where, is_function=value is not None)
     return value
+
+
+def _unknown_kernel(source: KernelSource, kernels: list[str], where: str, *, is_function: bool) -> InputError:
+    """What is wrong with the name of a kernel: there is none, or it exists only once a function was called."""
+    from occupancy_cli.source.kernel_makers import makers_in
+
+    name = source.kernel.rpartition(".")[2]
+    makers = makers_in(Path(source.file)) if source.file else []
+    for maker in makers:
+        if maker.kernel == name or maker.function == name:
+            problem = f"the kernel {maker.kernel} is made inside the function {maker.function} (line {maker.line})"
+            return InputError(problem, where=where, hint=f"Name it with its arguments: {maker.reference()}")
+    known = [*kernels, *(maker.reference() for maker in makers)]
+    if is_function:
+        hint = f"Kernels there: {', '.join(known[:20])}" if known else ""
+        return InputError(f"{source.kernel} is a function, not a Triton kernel", where=where, hint=hint)
+    return unknown_name("kernel", source.kernel, known, where=where)
 
 
 def _stand_in(argument: ArgumentValue) -> Any:
@@ -302,7 +323,9 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     triton_front.install_driver(request.target)
     notes: list[str] = []
     try:
-        result = triton_front.compile_launch(kernel, values, stop_above=request.stop_above)
+        result = triton_front.compile_launch(
+            kernel, values, stop_above=request.stop_above, keep_allocated=request.explain
+        )
     except triton_front.EarlyStopUnavailable as why:
         notes.append(f"{why}; compiled in full instead")
         result = triton_front.compile_plainly(kernel, values)
@@ -313,8 +336,9 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
         num_ctas=result["num_ctas"],
         tmem_columns=result["tmem_columns"],
     )
+    explanation = _explanation(result) if request.explain and result.get("allocated") else None
     if "cubin" not in result:
-        return KernelRecord(resources, tuple(notes)), None
+        return KernelRecord(resources, tuple(notes), explanation=explanation), None
     found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
     if result["name"] not in found:
         raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
@@ -342,7 +366,20 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
         file = Path(message.keep_in) / f"{request.key()}.cubin"
         file.write_bytes(result["cubin"])
         binary = Binary(str(file), result["name"])
-    return KernelRecord(resources, tuple(notes), times=times), binary
+    return KernelRecord(resources, tuple(notes), times=times, explanation=explanation), binary
+
+
+def _explanation(result: Mapping[str, Any]) -> KeptExplanation:
+    """Where the resources of a compile go, from the IR behind its allocation pass and its cubin."""
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.loading import module_loading
+
+    tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
+    with module_loading.left_aside():
+        from occupancy_cli.compile.explaining import read_explanation
+
+        read = read_explanation(result["allocated"], result.get("cubin"), result.get("name", ""), tools)
+    return KeptExplanation(to_json(read), EXPLANATION_VERSION)
 
 
 def _toolchain(arch: int) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.source.kernel_text import NOTEBOOK
+from occupancy_cli.spec.kernel_path import kernel_steps, plain_name
 from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
 from occupancy_cli.spec.settings import split_outside_brackets
 from occupancy_cli.yaml_reader import Document, find_file
@@ -110,7 +111,7 @@ def _stated(ref: KernelRef, given: Collection[str]) -> dict[str, Argument]:
         return {}
     from occupancy_cli.source.source_launches import source_options
 
-    said = source_options(ref.file, ref.kernel)
+    said = source_options(ref.file, source_name(ref.file, ref.kernel))
     numbers = {n: v for launch in said.launches for n, v in launch.numbers.items()}
     found = {}
     for name, kind in (said.signature or {}).items():
@@ -123,6 +124,17 @@ def _stated(ref: KernelRef, given: Collection[str]) -> dict[str, Argument]:
         if canonical.startswith(("*", "fp", "bf")) or name in numbers:
             found[name] = Argument(type=canonical, value=None if canonical.startswith("*") else numbers.get(name))
     return found
+
+
+def source_name(path: Path, kernel: str) -> str:
+    """What a kernel is called in the text of its file: `make.kernel`, where `make(64)` makes one."""
+    plain = plain_name(kernel)
+    if not kernel.endswith(")"):
+        return plain
+    from occupancy_cli.source.kernel_makers import makers_in
+
+    made = [maker.kernel for maker in makers_in(path) if maker.function == plain]
+    return f"{plain}.{made[0]}" if len(made) == 1 else plain
 
 
 def _no_kernel(text: str, path: Path, shipped: Sequence[str]) -> InputError:
@@ -156,15 +168,24 @@ def _kernels_in(path: Path) -> list[str]:
 def _from_spec(path: Path, arguments: Sequence[str], grid: str | None) -> KernelInput:
     if arguments or grid is not None:
         flag = "--arg" if arguments else "--grid"
-        raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=f"Edit {path}.")
+        hint = f"Edit {path}, or change a value by --set NAME=VALUE." if arguments else f"Edit {path}."
+        raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=hint)
     spec, document = load_spec(path)
     return KernelInput(spec, document, path.resolve().parent)
 
 
 def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
-    """`file.py:kernel` (relative to `folder`) or `package.module:kernel`."""
-    place, _, kernel = text.rpartition(":")
-    if not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
+    """`file.py:kernel` (relative to `folder`) or `package.module:kernel`; a function may make the kernel."""
+    before, call, arguments = text.partition("(")
+    place, _, kernel = before.rpartition(":")
+    if place and call:
+        kernel += call + arguments
+        try:
+            kernel_steps(kernel)
+        except ValueError as bad:
+            hint = "Write path/to/file.py:make(64, 'fp8').kernel."
+            raise InputError(f"{kernel!r} names no kernel: {bad}", where=where, hint=hint) from None
+    elif not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
         file = folder / (place or text)
         names = _kernels_in(file) if file.suffix in (".py", NOTEBOOK) and file.is_file() else []
         close = nearest(kernel.replace("-", "_"), names) or names[:5]
@@ -186,11 +207,17 @@ def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
 
 
 def parse_argument(text: str) -> tuple[str, Argument]:
-    """`NAME=TYPE[@ALIGN][=VALUE]`, such as `q_ptr=*bf16`, `stride=i32=576`, `k_ptr=*fp8e4nv@4`, `p=none`."""
+    """`NAME=TYPE[@ALIGN][=VALUE]`, such as `q_ptr=*bf16`, `stride=i32=576`, `k_ptr=*fp8e4nv@4`, `p=none`.
+
+    A number or truth value alone, `n=4096`, has the type that Triton gives such a value of Python.
+    """
     match = _ARGUMENT.match(text)
-    form = "Write --arg NAME=TYPE[@ALIGN][=VALUE]: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none."
+    form = "Write --arg NAME=TYPE[@ALIGN][=VALUE]: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, n=4096, p=none."
     if match is None:
         raise InputError(f"{text!r} is not an argument", where="--arg", hint=form)
+    alone = _number(match["type"].strip())
+    if match["align"] is None and match["value"] is None and not isinstance(alone, str):
+        return match["name"], Argument(type=_type_of_number(alone), value=alone)
     try:
         kind = canonical_type(match["type"])
     except ValueError as bad:
@@ -202,6 +229,15 @@ def parse_argument(text: str) -> tuple[str, Argument]:
         raise InputError(f"an alignment of {align} bytes", where=f"--arg {text}", hint=f"It is 1 to {MAX_ALIGN:,}.")
     value = None if match["value"] is None else _number(match["value"])
     return match["name"], Argument(type=kind, value=value, align=align)
+
+
+def _type_of_number(value: float) -> str:
+    """What Triton takes a value of Python for, as `mangle_type` of its `runtime.jit` has it."""
+    if isinstance(value, bool):
+        return "i1"
+    if isinstance(value, float):
+        return "fp32"
+    return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
 
 
 def split_axes(text: str) -> list[str]:

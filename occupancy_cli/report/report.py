@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from occupancy_cli.report.audit_parts import Audit
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
+    from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import (
         Anchor,
         Recommendation,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         SweepPoint,
     )
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
+    from occupancy_cli.report.fit_parts import Fit
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
     from occupancy_cli.report.machine_parts import Gpu, Toolchain
@@ -64,10 +66,12 @@ class Report:
     )
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
+    check: CheckRun | None = None
     tables: list[ConfigTables] = field(default_factory=list)
     calculation: Calculation | None = None
     gpus: list[GpuFacts] = field(default_factory=list)
     devices: list[Device] | None = None
+    fit: Fit | None = None
     measured_gpu: MeasuredGpu | None = None
     knobs: Knobs | None = None
     skeleton: Skeleton | None = None

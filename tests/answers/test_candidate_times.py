@@ -46,6 +46,7 @@ def service() -> Iterator[CompileService]:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(("said", "cold"), [("split", True), ("nothing said", False), ("lengths", False)])
 def test_points_together_are_timed_as_alone(said: str, cold: bool, tmp_path: Path, service: CompileService) -> None:
     write_kernel(tmp_path)
@@ -95,6 +96,7 @@ def test_points_together_are_timed_as_alone(said: str, cold: bool, tmp_path: Pat
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_iterations_come_from_the_ir_where_the_spec_has_none(tmp_path: Path, service: CompileService) -> None:
     """`for tile in range(tiles_per_split)`: every CTA runs it so often, the combine kernel nsplit times."""
     write_kernel(tmp_path)

@@ -146,6 +146,7 @@ def test_what_launches_give_is_not_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(
     ("kernel", "values"),
     [
@@ -179,6 +180,7 @@ def test_the_example_is_a_filled_skeleton() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_the_example_analyzes() -> None:
     done = run(
         "analyze", "rms_norm.yaml", "--set", "num_warps=8", "--set", "num_stages=1", "--format", "json",

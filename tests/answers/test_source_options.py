@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from locations import ROOT
 
-pytestmark = pytest.mark.compiles
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
 
 HEAD = "import triton\nimport triton.language as tl\n"
 BODY = """
@@ -122,3 +122,39 @@ def test_a_notebook_is_a_module_of_its_definitions(tmp_path: Path) -> None:
     done = run("analyze", "my book.ipynb:add", *FLAGS, "--set", "BLOCK=64", "--format", "json", cwd=tmp_path)
     (config,) = kernel_of(done)["configs"]
     assert config["resources"]["registers_per_thread"] > 0
+
+
+MADE = """
+def make(width, dtype):
+    WIDTH = tl.constexpr(width)
+    DTYPE = tl.constexpr(dtype)
+
+    @triton.jit
+    def kernel(x, out, n):
+        i = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+        tl.store(out + i, tl.load(x + i, mask=i < n).to(DTYPE), mask=i < n)
+
+    def launch(x, out, n):
+        kernel[(n // width,)](x, out, n, num_warps=2)
+
+    return launch
+"""
+
+
+@pytest.mark.one_triton
+def test_a_kernel_that_a_function_makes(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(HEAD + MADE)
+    (tmp_path / "k.yaml").write_text(
+        SPEC.replace("k.py:add", "k.py:make(512, tl.float16).kernel").replace("constexprs: {BLOCK: 256}\n", "")
+        .replace("BLOCK", "512")
+    )  # fmt: skip
+    kernel = kernel_of(run("analyze", "k.yaml", "--format", "json", cwd=tmp_path))
+    (config,) = kernel["configs"]
+    assert (config["resources"]["threads_per_cta"], config["launch"]["grid"]) == (64, [8])
+    assert kernel["notes"][0].startswith("launched in k.py:14 with num_warps 2")
+    # Its name alone says what is missing.
+    done = run("analyze", "k.py:kernel", *FLAGS, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (
+        "made inside the function make (line 9)" in done.stderr and "make(width=..., dtype=...).kernel" in done.stderr
+    )

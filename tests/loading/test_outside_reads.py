@@ -232,6 +232,10 @@ HARMLESS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    return filled(tmp_path)
+
+
+def filled(tmp_path: Path) -> Path:
     """A place where each look finds something."""
     for name in ("folder/sub", "path/package", "early"):
         (tmp_path / name).mkdir(parents=True)
@@ -283,13 +287,22 @@ def test_what_is_looked_at_is_a_fact_that_a_change_breaks(
         assert not World().holds(facts), facts
 
 
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What was seen of each that cannot be recorded, one after the other in one process."""
+    folder = filled(tmp_path_factory.mktemp("refused"))
+    found = seen_by(*(look for look, _ in REFUSED.values()), folder=folder)
+    for number, each in enumerate(found):
+        each["file"] = f"{folder}/kernel{number}.py"
+    return dict(zip(REFUSED, found, strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_recorded_is_a_reason_not_to_keep(name: str, folder: Path) -> None:
-    look, says = REFUSED[name]
-    (found,) = seen_by(look, folder=folder)
-    assert any(says in reason for reason in found["refusals"]), found
-    assert any(reason.startswith(f"{folder}/kernel0.py:") for reason in found["refusals"]), found
+def test_what_cannot_be_recorded_is_a_reason_not_to_keep(name: str, refused: dict[str, dict[str, Any]]) -> None:
+    found = refused[name]
+    assert any(REFUSED[name][1] in reason for reason in found["refusals"]), found
+    assert any(reason.startswith(f"{found['file']}:") for reason in found["refusals"]), found
 
 
 def test_what_looks_at_nothing_outside_is_kept(folder: Path) -> None:

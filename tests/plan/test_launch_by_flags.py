@@ -13,6 +13,8 @@ import sys
 import pytest
 from locations import EXAMPLES
 
+from occupancy_cli.plan.kernel_input import parse_argument
+
 EXAMPLE = EXAMPLES / "by_flags"
 RUNTIME = 26
 CONSTEXPRS = 14
@@ -39,6 +41,23 @@ def test_the_example_gives_every_parameter_once() -> None:
     given = [w.partition("=")[0] for flag, w in itertools.pairwise(words) if flag in ("--arg", "--set")]
     assert len(params) == RUNTIME + CONSTEXPRS == 40
     assert [p for p, _ in params] == [g for g in given if g not in ("num_warps", "num_stages")]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("n=4096", "i32", 4096),
+        ("n=-1", "i32", -1),
+        ("n=2147483648", "i64", 2**31),
+        ("n=9223372036854775808", "u64", 2**63),
+        ("scale=0.5", "fp32", 0.5),
+        ("causal=true", "i1", True),
+        ("n=i64=7", "i64", 7),
+    ],
+)
+def test_an_argument_by_its_value(text: str, kind: str, value: float) -> None:
+    name, argument = parse_argument(text)
+    assert (name, argument.type, argument.value) == (text.partition("=")[0], kind, value)
 
 
 @pytest.mark.compiles

@@ -28,6 +28,7 @@ _MODULES = {
     "single_setting": "choices",
     "tables": "tables",
     "findings": "findings",
+    "fit": "fitting",
     "calculation": "calculation",
     "gpus": "gpu_facts",
     "devices": "devices",
@@ -63,6 +64,11 @@ def _lines(report: Report, console: Console, view: View) -> Iterator[RenderableT
         if report.gpu.assumed:
             yield Text(f"note: assumed for this GPU: {', '.join(report.gpu.assumed)}", style="yellow")
     yield from (Text(f"note: {n}", style="yellow") for n in report.notes)
+    if report.check is not None:
+        from occupancy_cli.report.check_summary import last_line, left_out
+
+        yield from (Text(line, style="dim") for line in left_out(report))
+        yield Text(last_line(report), style="bold")
     if report.interrupted:
         yield Text("interrupted: what was done by then is above", style="bold yellow")
 
