@@ -40,6 +40,7 @@ COMMANDS = (
     "diff",
     "recommend",
     "sweep",
+    "report",
     "check",
     "calc",
     "gpus",

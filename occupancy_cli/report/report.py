@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
     from occupancy_cli.report.check_parts import CheckRun
-    from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
+    from occupancy_cli.report.choice_parts import (
+        Anchor,
+        Recommendation,
+        SingleSetting,
+        SurfacePoint,
+        SweepPoint,
+    )
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
     from occupancy_cli.report.diff_parts import Diff
     from occupancy_cli.report.fit_parts import Fit
@@ -56,6 +62,9 @@ class Report:
     recommendations: list[Recommendation] = field(default_factory=list)
     single_setting: SingleSetting | None = None
     sweep: list[SweepPoint] = field(default_factory=list)
+    surface: list[SurfacePoint] = field(
+        default_factory=list, metadata={"description": "the least time of each number of splits at each batch"}
+    )
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
     check: CheckRun | None = None

@@ -34,6 +34,7 @@ COMPILING = {
     "analyze": ["analyze", "--set", "BLOCK_H=16", "--time"],
     "recommend": ["recommend", "--batch", "80,81", "--set", "BLOCK_H=16"],
     "sweep": ["sweep", "--batch", "80,81", "--set", "BLOCK_H=16"],
+    "report": ["report", "--batch", "80", "--sweep", "80,81", "--set", "BLOCK_H=16"],
     "check": ["check", "kernels"],
     "doctor": ["doctor"],
 }
