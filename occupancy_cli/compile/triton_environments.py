@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import occupancy_cli
 from occupancy_cli.compile.result_cache import default_cache_dir
 from occupancy_cli.errors import InputError, MissingDependencyError
 
@@ -43,7 +42,7 @@ def triton_folder(name: str) -> Iterator[Path]:
 
 def environment_of(folder: Path) -> dict[str, str]:
     """The environment in which Python finds that Triton first, and this tool where it is now."""
-    own = str(Path(occupancy_cli.__file__).resolve().parent.parent)
+    own = str(Path(__file__).resolve().parents[2])
     path = [str(folder), own, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
