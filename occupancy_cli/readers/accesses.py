@@ -37,8 +37,8 @@ from occupancy_cli.readers.warp_code import ACCESSES
 from occupancy_cli.readers.warp_machine import WARP, Touch, WarpLaunch, WarpMachine
 from occupancy_cli.readers.warp_values import Bools, Value, mixed
 
-LANE_STEPS = 100_000_000
-"""Lanes times instructions that are followed of a launch: one to three seconds."""
+LANE_STEPS = 30_000_000
+"""Lanes times instructions that are followed of a launch: about a second."""
 MOST_LANES = 1 << 17
 _FIRST_CTAS = 8
 DATA_ADDRESS = "its address depends on loaded data"
