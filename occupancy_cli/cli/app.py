@@ -37,6 +37,7 @@ COMMANDS = (
     "analyze",
     "explain",
     "fit",
+    "diff",
     "recommend",
     "sweep",
     "report",

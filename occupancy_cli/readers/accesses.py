@@ -25,6 +25,7 @@ from occupancy_cli.readers.access_rules import (
     MATRIX_ROW_BYTES,
     SECTOR_BYTES,
     Ints,
+    copy_wavefronts,
     distinct,
     least_sectors,
     least_wavefronts,
@@ -32,13 +33,18 @@ from occupancy_cli.readers.access_rules import (
     shared_wavefronts,
 )
 from occupancy_cli.readers.sass import SassInstruction, SassKernel
-from occupancy_cli.readers.warp_machine import WARP, Touch, WarpLaunch, WarpMachine, space_of
+from occupancy_cli.readers.warp_code import ACCESSES
+from occupancy_cli.readers.warp_machine import WARP, Touch, WarpLaunch, WarpMachine
 from occupancy_cli.readers.warp_values import Bools, Value, mixed
 
-LANES_AT_ONCE = 1 << 14
+LANE_STEPS = 100_000_000
+"""Lanes times instructions that are followed of a launch: one to three seconds."""
+MOST_LANES = 1 << 17
+_FIRST_CTAS = 8
 DATA_ADDRESS = "its address depends on loaded data"
 DATA_MASK = "every lane whose mask depends on loaded data takes part"
 DATA_BRANCH = "the code below a branch on loaded data runs, a loop of such length twice"
+DATA_WAY = "whether it runs depends on loaded data"
 DATA_ROWS = "different loaded indices are different rows"
 UNFOLLOWED = "its address is computed by instructions that are not followed"
 
@@ -48,18 +54,21 @@ class Access:
     """One instruction that accesses memory.
 
     `bits` is what a lane moves, `executed` how often warps run it, `sectors` those of all executions. Figures of memory
-    that it does not access are 0, those that are not known None. `lane_stride_bytes` is how far neighbouring lanes of a
+    that it does not access are 0, those that are not known None: with a branch on loaded data above it an access has
+    figures of one execution, but none of the launch. `lane_stride_bytes` is how far neighbouring lanes of a
     warp lie apart where that is one number, `offset_bytes` where in a 32-byte sector the first lane's address begins.
     """
 
     address: int
     op: str
     bits: int
-    executed: float | None
+    executed: int | None
     wavefronts_per_access: float | None
     least_wavefronts: float | None
-    sectors: float | None
-    least_sectors: float | None
+    sectors: int | None
+    least_sectors: int | None
+    sectors_per_access: float | None
+    least_sectors_per_access: float | None
     in_loop: bool
     unknown: str = ""
     assumes: tuple[str, ...] = ()
@@ -69,10 +78,13 @@ class Access:
 
 @dataclass(frozen=True)
 class Accesses:
-    """All accesses in program order. `note` says what was left out: CTAs that were not run, code not followed."""
+    """All accesses in program order, from `followed` of the `launched` CTAs, each standing for its neighbours where
+    they are not all. `stopped` says why code was not followed to its end."""
 
     found: tuple[Access, ...]
-    note: str = ""
+    followed: int
+    launched: int
+    stopped: str = ""
 
 
 @dataclass
@@ -91,23 +103,20 @@ class _Tally:
     offset_bytes: int | None = None
 
 
-def chosen_ctas(grid: tuple[int, int, int], threads: int) -> tuple[list[tuple[int, int, int]], list[float]]:
-    """CTAs to run and how many each stands for: all, or of each axis some at even distances and the last."""
-    most = max(LANES_AT_ONCE // threads, 1)
-    axes: list[list[int]] = []
-    left = most
-    for size in sorted(range(3), key=lambda i: grid[i]):
-        count = min(
-            grid[size], max(left, 1) if size == max(range(3), key=lambda i: grid[i]) else max(round(left**0.5), 1)
-        )
-        axes.append(sorted({round(i * (grid[size] - 1) / max(count - 1, 1)) for i in range(count)}))
-        left //= max(len(axes[-1]), 1)
-    order = sorted(range(3), key=lambda i: grid[i])
-    picked = {axis: axes[place] for place, axis in enumerate(order)}
+def chosen_ctas(grid: tuple[int, int, int], most: int) -> tuple[list[tuple[int, int, int]], list[float]]:
+    """At most about `most` CTAs to run and how many each stands for: all where they are so few, else of each axis some
+    at even distances, the first and the last among them."""
+    picked: dict[int, list[int]] = {}
+    left = max(most, 1)
+    for rank, axis in enumerate(sorted(range(3), key=lambda i: grid[i])):
+        count = min(grid[axis], max(1, int(left ** (1 / (3 - rank)) + 1e-9)))
+        last = grid[axis] - 1
+        picked[axis] = sorted({round(i * last / (count - 1)) for i in range(count)}) if count > 1 else [0]
+        left //= len(picked[axis])
 
     def weight(axis: int, at: int) -> float:
         size, count = grid[axis], len(picked[axis])
-        if size == count or count == 1:
+        if count in (1, size):
             return size / count
         return 1.0 if at == size - 1 else (size - 1) / (count - 1)
 
@@ -116,22 +125,36 @@ def chosen_ctas(grid: tuple[int, int, int], threads: int) -> tuple[list[tuple[in
 
 
 def read_accesses(
-    kernel: SassKernel, constants: Mapping[int, int], threads: int, grid: tuple[int, int, int], shared_bytes: int
+    kernel: SassKernel,
+    constants: Mapping[int, int],
+    threads: int,
+    grid: tuple[int, int, int],
+    shared_bytes: int,
+    lane_steps: int = LANE_STEPS,
 ) -> Accesses:
-    """The accesses of a launch. `constants` are the words of constant bank 0 (`kernel_parameters.constant_words`)."""
-    ctas, weights = chosen_ctas(grid, threads)
-    launch = WarpLaunch(threads, shared_bytes + 4096, grid, constants, tuple(ctas))
-    counted = _Counted(kernel, np.repeat(np.array(weights), threads // WARP))
+    """The accesses of a launch. `constants` are the words of constant bank 0 (`kernel_parameters.constant_words`).
+
+    A few CTAs are run first; from how many instructions they take follows how many more fit into `lane_steps`.
+    """
+    launched = math.prod(grid)
+    ctas, weights = chosen_ctas(grid, _FIRST_CTAS)
+    counted, machine = _run(kernel, WarpLaunch(threads, shared_bytes + 4096, grid, constants, tuple(ctas)), weights)
+    more = min(lane_steps // max(machine.steps, 1), MOST_LANES) // threads
+    if len(ctas) < launched and more > len(ctas):
+        ctas, weights = chosen_ctas(grid, more)
+        counted, machine = _run(kernel, WarpLaunch(threads, shared_bytes + 4096, grid, constants, tuple(ctas)), weights)
+    inside = {i for loop in kernel.loops for i in loop.indices}
+    found = tuple(
+        counted.access(i, i in inside, machine.stopped, bool(machine.uncertain)) for i in sorted(counted.places)
+    )
+    return Accesses(found, len(ctas), launched, machine.stopped)
+
+
+def _run(kernel: SassKernel, launch: WarpLaunch, weights: Sequence[float]) -> tuple[_Counted, WarpMachine]:
+    counted = _Counted(kernel, np.repeat(np.array(weights), launch.threads // WARP))
     machine = WarpMachine(kernel, launch, counted.touch)
     machine.run()
-    inside = {i for loop in kernel.loops for i in loop.indices}
-    found = tuple(counted.access(i, i in inside, machine.stopped) for i in sorted(counted.places))
-    notes = []
-    if len(ctas) < math.prod(grid):
-        notes.append(f"{len(ctas)} of {math.prod(grid):,} CTAs were followed, each for its neighbours")
-    if machine.stopped:
-        notes.append(machine.stopped)
-    return Accesses(found, "; ".join(notes))
+    return counted, machine
 
 
 class _Counted:
@@ -140,7 +163,7 @@ class _Counted:
     def __init__(self, kernel: SassKernel, weights: np.ndarray) -> None:
         self.kernel = kernel
         self.weights = weights
-        self.places = {i for i, c in enumerate(kernel.instructions) if c.base in _READ and not _skipped(c)}
+        self.places = {i for i, c in enumerate(kernel.instructions) if c.base in ACCESSES and not _skipped(c)}
         self.tallies = {i: _Tally() for i in self.places}
 
     def touch(self, touch: Touch) -> None:
@@ -163,26 +186,33 @@ class _Counted:
 
     def _shared(self, base: str, opcode: str, size: int, touch: Touch, tally: _Tally) -> None:
         low, shape = touch.low, touch.active.shape
-        if not touch.active.any():
+        part = touch.active if touch.zeroed is None else touch.active | touch.zeroed
+        if not part.any():
             return
-        if low is None or bool((low.unknown_lanes() & touch.active.reshape(-1)).any()):
+        if low is None or bool((low.unknown_lanes() & part.reshape(-1)).any()):
             tally.unknown.add(UNFOLLOWED if low is None else DATA_ADDRESS)
             return
-        addresses = np.broadcast_to(low.bits, (shape[0] * shape[1],)).reshape(shape).astype(np.int64)
+        low_size = shape[0] * shape[1]
+        addresses = np.broadcast_to(low.bits, (low_size,)).reshape(shape).astype(np.int64)
         if base in ("LDSM", "STSM"):
             matrices = matrix_bytes(opcode) // 4
             running = touch.active.any(axis=1)
             taken = np.where(running, matrix_wavefronts(addresses, matrices), 0)
             least = running * matrices
+        elif touch.zeroed is not None:
+            if touch.source is None:
+                tally.unknown.add(UNFOLLOWED)
+                return
+            sources = np.broadcast_to(touch.source.bits, (low_size,)).reshape(shape).astype(np.int64)
+            taken, least = copy_wavefronts(addresses, sources, touch.active, touch.zeroed, size)
         else:
-            taken = shared_wavefronts(addresses, touch.active, size)
-            least = least_wavefronts(touch.active.sum(axis=1), size)
+            taken = shared_wavefronts(addresses, touch.active, size, load=base == "LDS")
+            least = least_wavefronts(touch.active.sum(axis=1), size, taken)
         tally.wavefronts += float((taken * self.weights).sum())
         tally.least_wavefronts += float((least * self.weights).sum())
 
     def _global(self, size: int, touch: Touch, tally: _Tally) -> None:
         low, high, active = touch.low, touch.high, touch.active
-        tally.least_sectors += float((least_sectors(active.sum(axis=1), size) * self.weights).sum())
         if not active.any():
             return
         if low is None or (low.token is None and high is None):
@@ -196,7 +226,9 @@ class _Counted:
                 tally.unknown.add(DATA_ADDRESS)
                 return
             tally.assumes.add(DATA_ROWS)
-        tally.sectors += float((distinct(keys, active) * self.weights).sum())
+        taken = distinct(keys, active)
+        tally.sectors += float((taken * self.weights).sum())
+        tally.least_sectors += float((least_sectors(active.sum(axis=1), size, taken) * self.weights).sum())
         if tally.offset_bytes is None and not from_data:
             self._note_pattern(bits, active, tally)
 
@@ -208,41 +240,36 @@ class _Counted:
         if len(steps) == 1 and len(lanes) == lanes[-1] - lanes[0] + 1:
             tally.lane_stride_bytes = int(steps.pop())
 
-    def access(self, index: int, in_loop: bool, stopped: str) -> Access:
+    def access(self, index: int, in_loop: bool, stopped: str, uncertain: bool) -> Access:
         """What was counted of an instruction, as far as it is known."""
         tally, code = self.tallies[index], self.kernel.instructions[index]
         unknown = "; ".join(sorted(tally.unknown))
-        if stopped and not tally.executed:
-            unknown = unknown or stopped
+        if not tally.executed and (stopped or uncertain):
+            unknown = unknown or stopped or DATA_WAY
         known = not unknown
         count = tally.executed
-        shared = space_of(code.base) == "shared" or code.base == "LDGSTS"
 
         def each(total: float) -> float | None:
-            return (total / count if count else 0.0) if known else None
+            return round(total / count if count else 0.0, 6) if known else None
 
-        certain = not tally.uncertain and not stopped
+        certain = not tally.uncertain and not stopped and known
         return Access(
             code.address,
             code.opcode,
             8 * lane_bytes(code.opcode),
-            count if certain else None,
-            each(tally.wavefronts) if shared else 0.0,
-            each(tally.least_wavefronts) if shared else 0.0,
-            tally.sectors if known and certain else None,
-            tally.least_sectors if known and certain else None,
+            round(count) if certain else None,
+            each(tally.wavefronts),
+            each(tally.least_wavefronts),
+            round(tally.sectors) if certain else None,
+            round(tally.least_sectors) if certain else None,
+            each(tally.sectors),
+            each(tally.least_sectors),
             in_loop,
             unknown,
             tuple(sorted(tally.assumes)),
             tally.lane_stride_bytes,
             tally.offset_bytes,
         )
-
-
-_READ = frozenset({
-    "LDG", "STG", "LD", "ST", "LDGSTS", "RED", "REDG", "ATOM", "ATOMG", "LDS", "STS", "LDSM", "STSM", "ATOMS", "LDL",
-    "STL",
-})  # fmt: skip
 
 
 def _skipped(code: SassInstruction) -> bool:
@@ -275,15 +302,10 @@ def _whole_rows(token: np.ndarray, bits: Ints, active: Bools, align: int, size: 
     two rows share none."""
     if 1 << min(align, 31) < SECTOR_BYTES:
         return False
-    bytes_touched: dict[tuple[int, int], int] = {}
-    for warp in range(min(len(token), 4)):
+    filled: dict[tuple[int, int, int], int] = {}
+    for warp in range(len(token)):
         on = active[warp]
         for row, at in set(zip(token[warp][on].tolist(), bits[warp][on].tolist(), strict=True)):
-            key = (warp, row, at // SECTOR_BYTES)  # type: ignore[assignment]
-            bytes_touched[key] = bytes_touched.get(key, 0) + size  # type: ignore[index]
-    return all(count >= SECTOR_BYTES for count in bytes_touched.values())
-
-
-def by_line(found: Sequence[Access]) -> Mapping[int, Access]:
-    """Accesses by the address of their instruction."""
-    return {each.address: each for each in found}
+            key = (warp, row, at // SECTOR_BYTES)
+            filled[key] = filled.get(key, 0) + size
+    return all(count >= SECTOR_BYTES for count in filled.values())

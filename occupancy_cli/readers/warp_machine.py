@@ -5,8 +5,8 @@ load from the same address. Local memory and the words that a CTA keeps in share
 address, or an index that passes through shared memory, is found again. Lanes that are furthest behind run first, which
 brings a warp together again as the hardware does, and all warps of a CTA to a barrier.
 
-A branch, an exit or a mask that depends on loaded data is taken to let work happen: code that may be skipped runs, a
-loop runs twice, every lane is active. Accesses below such a branch are counted as `uncertain`.
+A branch, an exit or a mask that depends on loaded data is taken to let work happen: of two ways the one with more
+accesses is gone, a loop runs twice, every lane is active. Accesses below such a branch are counted as `uncertain`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 
 from occupancy_cli.model.instruction_costs import access_bytes
 from occupancy_cli.readers.sass import SassInstruction, SassKernel
-from occupancy_cli.readers.sass_operands import Operand, operands, register_at
+from occupancy_cli.readers.sass_operands import Operand, register_at
+from occupancy_cli.readers.warp_code import ACCESSES, NO_RESULT, parsed, space_of, words_moved
 from occupancy_cli.readers.warp_memory import LocalWords, SharedWords
 from occupancy_cli.readers.warp_opcodes import HANDLERS
 from occupancy_cli.readers.warp_values import (
@@ -61,7 +62,8 @@ class WarpLaunch:
 @dataclass(frozen=True)
 class Touch:
     """One instruction's access to one memory by all warps at once: the address as low and high half, the lanes that
-    take part as [warps, 32], the warps that issue it.
+    take part as [warps, 32], the warps that issue it; of a copy to shared memory also the low half of the address that
+    it reads, and the lanes that write zeros instead.
 
     `uncertain` says that whether or how often it runs depends on loaded data, `masked` that its active lanes do.
     """
@@ -74,19 +76,8 @@ class Touch:
     issued: Bools
     uncertain: bool
     masked: bool
-
-
-_NO_RESULT = frozenset({
-    "ST", "STG", "STS", "STL", "STSM", "RED", "REDG", "REDS", "BAR", "BRA", "EXIT", "RET", "NOP", "BSSY", "BSYNC",
-    "DEPBAR", "LDGDEPBAR", "LDGSTS", "WARPSYNC", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "FENCE", "BREAK", "WARPGROUP",
-    "UTMALDG", "UTMASTG", "UTMACMDFLUSH", "UTMACCTL", "UTMAPF", "UTMAREDG", "UBLKCP", "KILL", "YIELD", "NANOSLEEP",
-    "USETMAXREG", "ACQBULK", "CCTLL", "PREEXIT", "ARRIVES", "UCGABAR_ARV", "UCGABAR_WAIT", "ENDCOLLECTIVE",
-    "WARPGROUPSET",
-})  # fmt: skip
-ACCESSES = frozenset({
-    "LDG", "STG", "LD", "ST", "LDGSTS", "RED", "REDG", "ATOM", "ATOMG", "LDS", "STS", "LDSM", "STSM", "ATOMS", "LDL",
-    "STL",
-})  # fmt: skip
+    source: Value = None
+    zeroed: Bools | None = None
 
 
 class WarpMachine:
@@ -107,6 +98,7 @@ class WarpMachine:
         self.ended = np.zeros(self.lanes, dtype=bool)
         self.uncertain: list[tuple[int, int]] = []
         self.passes: dict[int, int] = {}
+        self.work: dict[int, int] = {}
         self.fresh_count = 0
         self.steps = 0
         self.stopped = ""
@@ -122,7 +114,7 @@ class WarpMachine:
             self.special[f"SR_CTAID.{letter}"] = constant(int(ids[0])) if same else Lanes(ids)
             self.special[f"SR_NCTAID.{letter}"] = constant(launch.grid[axis])
         places = {code.address: i for i, code in enumerate(kernel.instructions)}
-        self.handled = [_parsed(code, places) for code in kernel.instructions]
+        self.handled = [parsed(code, places) for code in kernel.instructions]
 
     # Registers
 
@@ -263,7 +255,7 @@ class WarpMachine:
             handler(self, modifiers, ops)
         elif base in ("SHFL", "VOTE", "VOTEU", "ELECT", "SYNCS"):
             self._across(base, modifiers, ops, running)
-        elif base not in _NO_RESULT and ops:
+        elif base not in NO_RESULT and ops:
             self._opaque(code, ops)
         self.guarded = False
         return None
@@ -277,7 +269,7 @@ class WarpMachine:
     def _opaque(self, code: SassInstruction, ops: Sequence[Operand]) -> None:
         first = ops[0]
         if first.kind == "register":
-            for i in range(_words(code)):
+            for i in range(words_moved(code)):
                 self.set(register_at(first.name, i), OPAQUE)
         for each in ops[: 1 if first.kind == "register" else 2]:
             if each.kind == "predicate":
@@ -310,12 +302,32 @@ class WarpMachine:
                     self.passes[index] = self.passes.get(index, 0) + 1
                     if self.passes[index] % UNCERTAIN_PASSES:
                         taken = taken | unknown
+                elif self._work_from(target) > self._work_from(index + 1):
+                    self.uncertain.append((index, len(self.handled)))
+                    taken = taken | unknown
         stays = mask & ~taken
         if leaves:
             self.ended = self.ended | taken
             return [(index + 1, stays)]
         assert target is not None
         return [(target, taken), (index + 1, stays)]
+
+    def _work_from(self, start: int) -> int:
+        """How many accesses may run from an instruction on."""
+        if start not in self.work:
+            seen, todo = set(), [start]
+            while todo:
+                at = todo.pop()
+                if at in seen or at >= len(self.handled):
+                    continue
+                seen.add(at)
+                code, _, _, target = self.handled[at]
+                if target is not None:
+                    todo.append(target)
+                if code.conditional or (target is None and code.base not in ("EXIT", "RET")):
+                    todo.append(at + 1)
+            self.work[start] = sum(self.handled[at][0].base in ACCESSES for at in seen)
+        return self.work[start]
 
     # Between lanes
 
@@ -407,15 +419,12 @@ class WarpMachine:
     ) -> None:
         places = [each for each in ops if each.kind == "address"]
         uncertain = any(first <= index <= last for first, last in self.uncertain)
-        issued = mask.reshape(-1, WARP).any(axis=1)
-
-        def report(space: str, low: Value, high: Value, active: Bools, is_masked: bool) -> None:
-            touch = Touch(index, space, low, high, active.reshape(-1, WARP), issued, uncertain, is_masked)
-            self.touched(touch)
+        issued = np.asarray(mask.reshape(-1, WARP).any(axis=1))
 
         low, high = self._address(places[-1]) if places else (OPAQUE, OPAQUE)
         if code.base != "LDGSTS":
-            report(space_of(code.base), low, high, running, masked)
+            active = running.reshape(-1, WARP)
+            self.touched(Touch(index, space_of(code.base), low, high, active, issued, uncertain, masked))
             self._moved(code, ops, low, high, running)
             return
         # Where the last operand is false nothing is read, and zeros are written.
@@ -426,14 +435,16 @@ class WarpMachine:
         else:
             reading = running & (copies.bits != 0)
         target, _ = self._address(places[0])
-        report("shared", target, ZERO, running, masked)
-        report("global", low, high, reading, unsure)
-        self.shared.store(target, running, [self._loaded(code, low, high, 4 * i) for i in range(_words(code))])
+        active, reads = running.reshape(-1, WARP), reading.reshape(-1, WARP)
+        zeroed = active & ~reads
+        self.touched(Touch(index, "shared", target, ZERO, reads, issued, uncertain, unsure, low, zeroed))
+        self.touched(Touch(index, "global", low, high, reads, issued, uncertain, unsure))
+        self.shared.store(target, running, [self._loaded(code, low, high, 4 * i) for i in range(words_moved(code))])
 
     def _moved(self, code: SassInstruction, ops: Sequence[Operand], low: Value, high: Value, running: Bools) -> None:
         """What a load leaves in registers, and a store in local and shared memory."""
         self._run_in(running)
-        base, words = code.base, _words(code)
+        base, words = code.base, words_moved(code)
         small = any(s in code.opcode for s in (".U8", ".U16", ".S8", ".S16"))
         if base in ("STS", "STL"):
             values = [OPAQUE if small else self.register(register_at(ops[-1].name, i)) for i in range(words)]
@@ -467,29 +478,3 @@ class WarpMachine:
         if low.token is None and high is not None:
             parts.append(high.bits.astype(np.uint64))
         return of_tokens(mixed(*parts))
-
-
-def space_of(base: str) -> str:
-    """The memory that an instruction accesses: "global", "shared" or "local"."""
-    if base in ("LDS", "STS", "LDSM", "STSM", "ATOMS", "REDS"):
-        return "shared"
-    return "local" if base in ("LDL", "STL") else "global"
-
-
-def _words(code: SassInstruction) -> int:
-    """How many registers an instruction writes or stores."""
-    opcode = code.opcode
-    if code.base in ("LDSM", "STSM"):
-        return 4 if opcode.endswith(".4") else 2 if opcode.endswith(".2") else 1
-    if code.base in ("HMMA", "QMMA", "IMMA"):
-        return 2 if opcode.endswith(".F16") else 4
-    if code.base in ("DADD", "DMUL", "DFMA", "DMMA"):
-        return 2
-    return max(access_bytes(opcode) // 4, 1) if code.base[:2] in ("LD", "ST", "AT") else 1
-
-
-def _parsed(
-    code: SassInstruction, index: Mapping[int, int]
-) -> tuple[SassInstruction, tuple[Operand, ...], frozenset[str], int | None]:
-    target = None if code.target is None else index.get(code.target)
-    return code, operands(code.operands), frozenset(code.opcode.split(".")[1:]), target

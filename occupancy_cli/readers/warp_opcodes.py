@@ -49,7 +49,7 @@ Handler = Callable[[Registers, Modifiers, Sequence[Operand]], None]
 
 
 def _u64(low: U32, high: U32) -> npt.NDArray[np.uint64]:
-    return low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
+    return np.asarray(low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32)), dtype=np.uint64)
 
 
 def _u32(value: npt.NDArray[np.generic]) -> U32:
@@ -436,7 +436,7 @@ def _to_integer(registers: Registers, modifiers: Modifiers, ops: Sequence[Operan
             number = np.nan_to_num(np.trunc(bits.view(np.float32).astype(np.float64)))
             if "U32" in modifiers:
                 return _u32(np.clip(number, 0, 2**32 - 1))
-            return np.clip(number, -(2**31), 2**31 - 1).astype(np.int64).astype(np.uint32)
+            return np.asarray(np.clip(number, -(2**31), 2**31 - 1)).astype(np.int64).astype(np.uint32)
 
     registers.write(ops[0], apply(f"f2i {sorted(modifiers)}", compute, registers.read(ops[1])))
 

@@ -78,7 +78,8 @@ def mixed(*parts: U64 | np.uint64) -> U64:
 
 def salt(text: str) -> np.uint64:
     """A number for a name, the same in every run."""
-    return np.uint64(zlib.crc32(text.encode()))
+    made: np.uint64 = np.uint64(zlib.crc32(text.encode()))
+    return made
 
 
 def of_tokens(token: U64, align: int = 0) -> Lanes:
@@ -217,7 +218,7 @@ def lookup(a: Value, b: Value, c: Value, table: int) -> Value:
         held = values[unknown[0]]
         low = np.uint32((1 << min(held.align, 31)) - 1)
         zeros, ones = ([v.bits for v in values] for _ in range(2))
-        zeros[unknown[0]], ones[unknown[0]] = np.uint32([0]), np.uint32([0xFFFFFFFF])
+        zeros[unknown[0]], ones[unknown[0]] = np.zeros(1, np.uint32), np.full(1, 0xFFFFFFFF, np.uint32)
         off, on = bitwise(*zeros), bitwise(*ones)
         assert held.token is not None
         high_kept = bool(np.all((off & ~low) == 0)) and bool(np.all((on & ~low) == ~low))
@@ -235,7 +236,7 @@ def choose(condition: Value, yes: Value, no: Value) -> Value:
     if condition is None or yes is None or no is None:
         return OPAQUE
     if condition.token is not None:
-        picked = apply("choose", lambda p, x, y: np.where(p != 0, x, y), condition, yes, no)
+        picked = apply("choose", _chosen, condition, yes, no)
         if picked is None or picked.token is None:
             return picked
         align = min(yes.align, no.align, _power_of_two(signed(yes.bits)), _power_of_two(signed(no.bits)), 31)
@@ -248,6 +249,10 @@ def choose(condition: Value, yes: Value, no: Value) -> Value:
     left = nothing if yes.token is None else yes.token
     right = nothing if no.token is None else no.token
     return _made(bits, np.where(where, left, right), min(yes.align, no.align))
+
+
+def _chosen(condition: U32, yes: U32, no: U32) -> U32:
+    return np.where(condition != 0, yes, no)
 
 
 def merge(mask: Bools, new: Value, old: Value, unlike: Callable[[], U64]) -> Value:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         SweepPoint,
     )
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
+    from occupancy_cli.report.diff_parts import Diff
     from occupancy_cli.report.fit_parts import Fit
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
@@ -72,6 +73,7 @@ class Report:
     gpus: list[GpuFacts] = field(default_factory=list)
     devices: list[Device] | None = None
     fit: Fit | None = None
+    diffs: list[Diff] = field(default_factory=list)
     measured_gpu: MeasuredGpu | None = None
     knobs: Knobs | None = None
     skeleton: Skeleton | None = None

@@ -40,6 +40,7 @@ COMPILING = {
 }
 # Their Reports are read in tests of their own, which have a made-up driver, times or a script to run.
 ELSEWHERE = {
+    "diff": "tests/answers/test_diff.py",
     "fit": "tests/answers/test_fit.py",
     "explain": "tests/answers/test_explain.py",
     "verify": "tests/answers/test_verify.py",
