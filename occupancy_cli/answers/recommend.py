@@ -423,6 +423,7 @@ def choice_part(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
         partials_bytes=scored.candidate.partial_bytes or None,
         terms={n: round(v, 4) for n, v in scored.estimates[0].terms.items()},
         binding=scored.estimates[0].binding,
+        interval_us=report_parts.rounded_interval(scored.interval_us),
     )
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, merge_runs
+from occupancy_cli.model.intervals import interval
 from occupancy_cli.model.launch_time import (
     FLOOR_SOFTNESS,
     Dealt,
@@ -121,7 +122,7 @@ class Launches:
     """
 
     def __init__(self, model: LaunchModel, unknown: tuple[tuple[str, str], ...], work: CtaWork, shapes: Shapes) -> None:
-        self._model, self._unknown, self._shapes = model, unknown, shapes
+        self._model, self._unknown, self._shapes, self._work = model, unknown, shapes, work
         dealt = shapes.dealt(work)
         self._total = model.total_bytes(dealt)
         self._far = model.far_share(self._total)
@@ -171,7 +172,9 @@ class Launches:
             binding = "memory bandwidth"
         if handout > max(schedule.makespan_us, memory):
             binding = "handing out CTAs"
-        return TimeEstimate(self.time_us(row), MappingProxyType(terms), binding, self._unknown, times)
+        time_us = self.time_us(row)
+        likely = interval(time_us, self._work, model.arch)
+        return TimeEstimate(time_us, MappingProxyType(terms), binding, self._unknown, times, likely)
 
     def _together(self, makespan_us: Floats, rows: slice) -> Floats:
         """The time of these launches, whose schedules take that long: with their bytes and the handing out of CTAs."""

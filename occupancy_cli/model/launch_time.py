@@ -123,7 +123,7 @@ class TimeEstimate:
     `time_us` is None when the GPU, the occupancy or the work leave it open; `unknown` then says why. `terms` maps a
     term to its value, in the unit its name ends in. `binding` names what bounds the time: a unit of the SM, "latency"
     when no unit is busy for most of an iteration, or "memory bandwidth" of the whole launch. `unknown` pairs what was
-    missing with what that makes uncertain.
+    missing with what that makes uncertain. `interval_us` is where nine of ten such times were measured (`intervals`).
     """
 
     time_us: float | None
@@ -131,6 +131,7 @@ class TimeEstimate:
     binding: str | None
     unknown: tuple[tuple[str, str], ...] = ()
     times: CtaTimes | None = None
+    interval_us: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class LaunchModel:
     is what the shared memory of its CTAs leaves of the L1. None is unknown.
     """
 
+    arch: int
     sm_count: int
     num_ctas: int
     ctas_per_sm: int
@@ -352,6 +354,7 @@ def launch_model(
         bandwidth = gpu.memory_bandwidth_gbps * 1e3 * (work.dram_share or rates.dram_bandwidth_share)
     held = resources.shared_bytes + resources.static_shared_bytes
     model = LaunchModel(
+        arch=gpu.arch,
         sm_count=gpu.sm_count,
         num_ctas=resources.num_ctas,
         ctas_per_sm=occupancy.ctas_per_sm,
