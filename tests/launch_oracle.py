@@ -1,5 +1,5 @@
-"""The time of one launch written out for that launch alone, and of a candidate as the sum of its launches: what the
-columns of `model.launch_batch` are held to, to the last bit."""
+"""The time of one launch written out for that launch alone, number by number, and of a candidate as the sum of its
+launches: what the columns of `model.launch_batch` are held to."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
-
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape
-from occupancy_cli.model.launch_time import LAUNCH_US, Factors, GpuRates, Residency, TimeEstimate, launch_model
+from occupancy_cli.model.launch_time import Factors, GpuRates, Residency, TimeEstimate, launch_model
 from occupancy_cli.model.ranking import Candidate, Ranking, Scored, Setting, SingleSetting, Untimed
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes, simulate
 
 _BINDS = 0.75
+_SOFT = 2.5
 
 
 def estimate(
@@ -38,35 +37,100 @@ def estimate(
     model, unknown = launch_model(gpu, resources, occupancy, work, factors, cold, follows)
     if model is None:
         return TimeEstimate(None, MappingProxyType({}), None, unknown)
-    sharing = work.sharing(launch.grid)
-    total = float(model.total_bytes(launch.total_iterations, launch.programs, sharing))
-    far = float(model.far_share(total))
-    start, per_iteration = model.by_residents(np.array([far]), np.array([launch.working]), sharing)
-    times = CtaTimes(tuple(start[0].tolist()), tuple(per_iteration[0].tolist()))
+    rates, held = model.rates, model.ctas_per_sm
+    programs, iterations = launch.programs, launch.total_iterations
+    turns = {each.part: each for each in launch.turns}
+
+    def executions(part: int) -> float:
+        if part == 0:
+            return programs
+        if part == work.main:
+            return iterations
+        each = turns.get(part)
+        return programs * each.always + iterations * each.per_iteration if each else 0.0
+
+    sharers = [max(s.sharers or by_axes(s.axes, launch.grid), 1.0) for s in work.streams]
+    if launch.sharers:
+        sharers = [max(each, 1.0) for each in launch.sharers]
+    total = math.fsum(
+        s.bytes * executions(s.part) / each for s, each in zip(work.streams, sharers, strict=True) if not s.again
+    )
+    far = 1.0
+    if not cold:
+        near = rates.l2_near_share * (model.l2_bytes or 0.0)
+        far = min(max((total - near) / (model.l2_bytes - near), 0.0), 1.0) if model.l2_bytes else 0.0
+    memory = total * far / model.bandwidth_bytes_per_us if model.bandwidth_bytes_per_us else 0.0
+    active = min(max(launch.working * model.num_ctas, 1), model.sm_count)
+    private = min(rates.l2_bytes_per_cycle * model.sm_count / active, rates.l2_bytes_per_cycle_at_most)
+    shared = min(max(rates.l2_bytes_per_cycle_shared, private), rates.l2_bytes_per_cycle_at_most)
+    write = min(rates.l2_write_bytes_per_cycle * model.sm_count / active, rates.l2_write_bytes_per_cycle_few_sms)
+    again = sum(s.bytes * executions(s.part) / programs for s in work.streams if s.again)
+    hits = min(max((model.l1_bytes - held * again) / (0.25 * model.l1_bytes), 0.0), 1.0) if model.l1_bytes else 0.0
+
+    def part_us(number: int, residents: int) -> float:
+        part = model.parts.get(number)
+        if part is None:
+            return 0.0
+        alone = part.near_us + far * (part.far_us - part.near_us)
+        busy = [0.0, 0.0, 0.0, 0.0]
+        for stream, shares in zip(work.streams, sharers, strict=True):
+            if stream.part != number:
+                continue
+            cycles = stream.l2_bytes * (1.0 - (hits if stream.again else 0.0)) / model.clock_mhz
+            if stream.writes:
+                busy[2] += cycles / write
+                busy[3] += cycles / rates.l2_write_bytes_per_cycle_few_sms
+            else:
+                busy[0] += cycles / (shared if shares >= 2.0 else private)
+                busy[1] += cycles / rates.l2_bytes_per_cycle_few_sms
+        whole = alone**_SOFT + sum((residents**_SOFT - 1.0) * us**_SOFT for _, us in part.units_us)
+        for us, few in (busy[:2], busy[2:]):
+            whole += max((residents * us) ** _SOFT - few**_SOFT, 0.0)
+        return whole ** (1.0 / _SOFT)
+
+    start, iteration = [], []
+    for r in range(1, held + 1):
+        first = part_us(0, r) + rates.cta_turnover_us
+        each = part_us(work.main, r) if work.main else 0.0
+        for part, turn in turns.items():
+            first += turn.always * part_us(part, r)
+            each += turn.per_iteration * part_us(part, r)
+        start.append(first)
+        iteration.append(each)
+    if factors is not None:
+        start = [factors.start * (start[0] + factors.sharing * (each - start[0])) for each in start]
+        iteration = [factors.iteration * (iteration[0] + factors.sharing * (i - iteration[0])) for i in iteration]
+    times = CtaTimes(tuple(start), tuple(iteration))
     schedule = simulate(launch, times, model.sm_count, model.num_ctas)
-    floor = float(model.floor_us(total, far))
-    units = [(name, value) for name, value in model.units_us if name != "wait"]
-    held = model.ctas_per_sm
+    handout = programs * rates.cta_handout_us
+    time = rates.launch_us + sum(each**4 for each in (schedule.makespan_us, memory, handout)) ** 0.25
+    terms = {"schedule_us": schedule.makespan_us, "memory_us": memory, "dram_answers_percent": 100.0 * far}
     span = times.iteration_us[-1] or times.start_us[-1]
-    name, busiest = max(units, key=lambda item: item[1], default=("latency", 0.0))
+    name, busiest = max(model.units_us, key=lambda item: item[1], default=("latency", 0.0))
     binding = name if held * busiest >= _BINDS * span else "latency"
-    terms = {
-        "launch_us": LAUNCH_US,
-        "cta_start_us": times.start_us[-1],
-        "iteration_us": times.iteration_us[-1],
-        "iteration_alone_us": times.iteration_us[0],
-        **{f"iteration_{unit.replace(' ', '_')}_us": value for unit, value in model.units_us},
-        "schedule_us": schedule.makespan_us,
-        "busy_percent": schedule.busy_percent,
-        "memory_floor_us": floor,
-        "dram_answers_percent": 100.0 * far,
-        "unique_loads_percent": 100.0 * sharing.unique,
-    }
-    if floor > schedule.makespan_us:
+    if memory > schedule.makespan_us:
         binding = "memory bandwidth"
-    time = LAUNCH_US + max(schedule.makespan_us, floor)
-    assert math.isfinite(time)
+    if handout > max(schedule.makespan_us, memory):
+        binding = "handing out CTAs"
     return TimeEstimate(time, MappingProxyType(terms), binding, unknown, times)
+
+
+def alike(scored: Scored | None) -> tuple[object, ...] | None:
+    """What a candidate timed alone and one timed among many have in common: all but the last digits of its times."""
+    if scored is None:
+        return None
+    ratio = None if scored.ratio is None else round(scored.ratio, 9)
+    return (scored.candidate, round(scored.time_us, 9), ratio)
+
+
+def by_axes(axes: tuple[tuple[int, int], ...] | None, grid: Sequence[int]) -> float:
+    """How many programs of a grid access the same, by the axes that an address depends on."""
+    if axes is None:
+        return 1.0
+    held = 1
+    for axis, together in axes:
+        held *= -(-grid[axis] // together) if axis < len(grid) else 1
+    return math.prod(grid) / held
 
 
 def score(

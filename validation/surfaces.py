@@ -20,13 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from occupancy_cli.compile.kernel_times import merged
+from occupancy_cli.compile.kernel_times import at_launch, merged, packed
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, merge_runs
 from occupancy_cli.model.launch_time import KernelLaunch
 from occupancy_cli.model.occupancy import occupancy
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
+from occupancy_cli.plan.launch_loads import Loads, dealt_out
+from occupancy_cli.readers.ir_work import read_work, trip_counts
+from occupancy_cli.readers.machine_work import with_sass
 from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.spec.expressions import parse_expression
 
@@ -55,6 +57,7 @@ class Surface:
     marked: list[dict[str, Any]] = field(default_factory=list)
     _work: dict[tuple[str, int], CtaWork] = field(default_factory=dict)
     _parsed: dict[str, TtgirKernel] = field(default_factory=dict)
+    _loads: dict[str, Loads] = field(default_factory=dict)
     _launches: dict[int, tuple[KernelLaunch, ...]] = field(default_factory=dict)
 
     @cached_property
@@ -103,13 +106,18 @@ class Surface:
         values = integer_arguments(about, row)
         if key not in self._parsed:
             self._parsed[key] = parse_ttgir(code["ttgir"])
-        parsed = self._parsed[key]
+            self._loads[key] = Loads(packed(code["ttgir"]))
+        parsed, loads = self._parsed[key], self._loads[key]
         if (key, held) not in self._work:
             ir = read_work(parsed, values, ())
             self._work[key, held] = with_sass(ir, code["sass"], self.gpu, resources, held)
         shape = self._shape(about, row, parsed, values, grid)
         given = {name: float(_value(text, row)) for name, text in about.get("work", {}).items()}
-        work = merged(CtaWork(**given), self._work[key, held])
+        work = merged(CtaWork(**given), at_launch(self._work[key, held], loads.at(values)))
+        if not work.plain:
+            dealt = dealt_out(shape, loads.run(values, grid), work)
+            assert not isinstance(dealt, str), dealt
+            shape = dealt
         name = f"{about['kernel']} {dict(self.config(row))}" if about.get("measured") else about["kernel"]
         return KernelLaunch(name, resources, Held(held), work, shape)
 

@@ -278,14 +278,16 @@ class CandidateTimes:
             self._why |= dict.fromkeys(places.tolist(), f"{name}: {unknown[0][0]} is unknown: {unknown[0][1]}")
             self.at_least_us[places] = np.inf
             return
-        shapes = self._shapes(table, number, plan, outcome, rows)
+        shapes = self._shapes(table, number, plan, outcome, rows, work)
         launches = Launches(model, unknown, work, shapes)
         self._part[number, places] = len(self._parts[number])
         self._within[number, places] = np.arange(len(rows))
         self._parts[number].append((launches, rows))
         self.at_least_us[places] += launches.at_least_us
 
-    def _shapes(self, table: PointTable, number: int, plan: LaunchPlan, outcome: CompileOutcome, rows: Ints) -> Shapes:
+    def _shapes(
+        self, table: PointTable, number: int, plan: LaunchPlan, outcome: CompileOutcome, rows: Ints, does: CtaWork
+    ) -> Shapes:
         """The shape of every row: by columns for the plain ones, else one by one as `launch_shape` gives it."""
         columns, given = table.launches[number], self._kernel.given
         work, place = plan.launch.work, plan.at
@@ -293,6 +295,9 @@ class CandidateTimes:
             raise no_work(self._kernel, plan, "the spec gives no grid")
         grids = columns.grids[rows]
         ragged = work.ragged is not None and bool(self._lengths(self._batches[0]))
+        if not does.plain:
+            every = frozenset(columns.site.launch.arguments)
+            return self._one_by_one(table, number, plan, outcome, rows, self._arguments(table, columns, every), does)
         if work.split is not None and not ragged:
             got = {
                 key: np.trunc(
@@ -309,7 +314,9 @@ class CandidateTimes:
         elif not ragged:
             count = trip_count_of(given, plan.launch, place, timing_of(self._gpu, outcome))
             if isinstance(count, str):
-                raise no_work(self._kernel, plan, count)
+                every = frozenset(columns.site.launch.arguments)
+                arguments = self._arguments(table, columns, every)
+                return self._one_by_one(table, number, plan, outcome, rows, arguments, does)
             names: Mapping[str, Value] = columns.names
             if count.origin == "IR":
                 names = self._arguments(table, columns, count.expression.names)
@@ -319,8 +326,8 @@ class CandidateTimes:
             if not count.expression.names & {"pid0", "pid1", "pid2", "programs0", "programs1", "programs2"}:
                 iterations = spread(evaluate(count.expression, names, count.where), table.rows)[rows]
                 return Shapes.uniform(grids, np.maximum(iterations.astype(float), 0.0))
-            return self._one_by_one(table, number, plan, outcome, rows, names if count.origin == "IR" else {})
-        return self._one_by_one(table, number, plan, outcome, rows, {})
+            return self._one_by_one(table, number, plan, outcome, rows, names if count.origin == "IR" else {}, does)
+        return self._one_by_one(table, number, plan, outcome, rows, {}, does)
 
     def _arguments(self, table: PointTable, columns: LaunchColumns, wanted: frozenset[str]) -> dict[str, Value]:
         """The values of the kernel's own arguments, as the launch gives them."""
@@ -340,6 +347,7 @@ class CandidateTimes:
         outcome: CompileOutcome,
         rows: Ints,
         arguments: Mapping[str, Value],
+        does: CtaWork,
     ) -> Shapes:
         """`launch_shape` of every row, of equal ones once; `arguments` are what the IR's iterations read."""
         columns = table.launches[number]
@@ -354,7 +362,7 @@ class CandidateTimes:
             same = (grid, *names.values(), *(at(value, row) for value in arguments.values()), lengths)
             if same not in known:
                 this = table.plan_at(number, row) if arguments else replace(plan, names=names, grid=grid)
-                shape = launch_shape(self._kernel.given, this, found, lengths)
+                shape = launch_shape(self._kernel.given, this, found, lengths, does, loads_of(self._kernel, found))
                 if isinstance(shape, str):
                     raise no_work(self._kernel, plan, shape)
                 known[same] = shape

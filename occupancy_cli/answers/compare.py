@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel, predicted_us
+from occupancy_cli.answers.measured_points import (
+    MeasuredKernel,
+    MeasuredRow,
+    measured_kernel,
+    predicted_us,
+    predictions,
+)
 from occupancy_cli.answers.times_file import Row, Times
 from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.split_rules import SPLIT_RULES
@@ -62,6 +69,17 @@ class Missed:
 
 
 @dataclass(frozen=True)
+class ComparedPoint:
+    """A measured point beside its prediction, with the terms of each of its launches."""
+
+    names: Mapping[str, Any]
+    measured_us: float
+    predicted_us: float | None
+    interval_us: tuple[float, float] | None
+    terms: tuple[Mapping[str, float], ...]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Regrets for choosing the split of a config (`splits`) and for choosing everything (`settings`).
 
@@ -77,10 +95,17 @@ class Comparison:
     settings: tuple[Regret, ...]
     missed: tuple[Missed, ...]
     notes: tuple[str, ...]
+    incumbent: str | None = None
+    predictions: tuple[ComparedPoint, ...] = ()
 
 
 def comparison(
-    times: Times, given: KernelInput, gpu: GpuProfile, service: CompileService, calibration: Path | None = None
+    times: Times,
+    given: KernelInput,
+    gpu: GpuProfile,
+    service: CompileService,
+    calibration: Path | None = None,
+    incumbent: Mapping[str, Any] | None = None,
 ) -> Report:
     """The Report of `compare`; `calibration` is a file that `calibrate` wrote, which has to be for these times."""
     factors = None
@@ -90,7 +115,7 @@ def comparison(
         file, header = read_calibration(calibration), times.header
         file.check(gpu=gpu.id, triton=service.triton, source_sha256=header.source_sha256, cold=header.cold)
         factors = file.calibration
-    found = compare(times, given, gpu, service, factors)
+    found = compare(times, given, gpu, service, factors, incumbent)
     return Report(
         command="compare",
         toolchain=Toolchain(occupancy=VERSION, triton=service.triton),
@@ -106,6 +131,7 @@ def compare(
     gpu: GpuProfile,
     service: CompileService,
     calibration: Calibration | None = None,
+    incumbent: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Judge every way of choosing by a file of times. Raises `InputError` as `measured_kernel` does."""
     measured = measured_kernel(times, given, gpu, service, same_triton=False)
@@ -118,15 +144,15 @@ def compare(
     choosers: dict[str, Chooser] = {"the model": _predicted(gpu, measured, None, cold)}
     if calibration is not None:
         choosers["the model, calibrated"] = _predicted(gpu, measured, calibration, cold)
-    default = default_chooser(kernel)
+    today, now = _incumbent(kernel, incumbent)
     has_splits = any("nsplit" in m.row for m in measured.rows)
     rules: dict[str, Chooser] = {}
     if has_splits and all({"tiles", "tiles_per_split", "ctas_per_sm", "nsplit"} <= set(m.row) for m in measured.rows):
         rules = {name: _rule(rule, gpu.sm_count or 1) for name, rule in SPLIT_RULES.items()}
     splits: list[Regret] = []
     if has_splits:
-        splits = _regrets(by_config, {**choosers, "the default": default, **rules})
-    settings = _regrets(by_case, {**choosers, "the default": default, "most warps per SM": most_warps})
+        splits = _regrets(by_config, {**choosers, **now, **rules})
+    settings = _regrets(by_case, {**choosers, **now, "most warps per SM": most_warps})
     model = choosers["the model, calibrated" if calibration is not None else "the model"]
     return Comparison(
         kernel.given.name,
@@ -137,8 +163,48 @@ def compare(
         tuple(splits),
         tuple(settings),
         tuple(_missed(kernel, by_case, model)),
-        measured.notes,
+        measured.notes if today is not None else (*measured.notes, NO_INCUMBENT),
+        today,
+        _compared(gpu, measured, calibration, cold),
     )
+
+
+NO_INCUMBENT = "no incumbent given: the defaults of a spec's knobs, or --incumbent, say what runs today"
+
+
+def _compared(
+    gpu: GpuProfile, measured: MeasuredKernel, calibration: Calibration | None, cold: bool
+) -> tuple[ComparedPoint, ...]:
+    """Every measured point with what is predicted for it."""
+    found = []
+    for each, scored in zip(measured.rows, predictions(gpu, measured.rows, calibration, cold), strict=True):
+        names = {n: v for n, v in each.row.items() if n in {*each.point.shapes, *each.point.knobs, *each.point.config}}
+        terms = () if scored is None else tuple(
+            {name: round(value, 4) for name, value in launch.terms.items()} for launch in scored.estimates
+        )  # fmt: skip
+        interval = None if scored is None else scored.interval_us
+        predicted = None if scored is None else round(scored.time_us, 3)
+        found.append(ComparedPoint(names, _time(each), predicted, interval, terms))
+    return tuple(found)
+
+
+def _incumbent(kernel: Kernel, given: Mapping[str, Any] | None) -> tuple[str | None, dict[str, Chooser]]:
+    """What is said to run today, and how it chooses: what --incumbent names, else the defaults of the spec's knobs;
+    nothing where neither says it."""
+    if given is not None:
+        unknown = [n for n in given if n not in {*kernel.given.spec.knobs, *(n for c in kernel.configs for n in c)}]
+        if unknown:
+            known = {*kernel.given.spec.knobs, *(n for c in kernel.configs for n in c)}
+            raise unknown_name("knob or config value", unknown[0], known, where="--incumbent")
+
+        def choose(rows: Sequence[MeasuredRow]) -> MeasuredRow | None:
+            same = [m for m in rows if all(m.row.get(n) == v for n, v in given.items())]
+            return min(same, key=_time) if same else None
+
+        return " ".join(f"{n}={v}" for n, v in given.items()), {"the incumbent": choose}
+    if kernel.given.spec.knobs:
+        return "the defaults of the knobs", {"the default": default_chooser(kernel)}
+    return None, {}
 
 
 def _key(row: Row, names: Any) -> tuple[tuple[str, Any], ...]:
@@ -274,3 +340,23 @@ def _missed(
 def _shown(each: MeasuredRow) -> dict[str, Any]:
     names = [*each.point.config, "nsplit"]
     return {n: each.row[n] for n in names if n in each.row and n != "num_ctas"}
+
+
+def named_values(text: str | None) -> dict[str, Any] | None:
+    """The values of `BLOCK_M=64,num_warps=4`; None without a text."""
+    if text is None:
+        return None
+    found: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not name or not equals or not value:
+            raise InputError(f"{part.strip()!r} is no NAME=VALUE", where="--incumbent", hint="BLOCK_M=64,num_warps=4")
+        found[name] = one_text_value(value)
+    return found
+
+
+def one_text_value(text: str) -> Any:
+    """A value as a config has it: a whole number, true or false, else the text."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.lstrip("-").isdigit() else text

@@ -94,10 +94,17 @@ def predicted_us(
     gpu: GpuProfile, rows: Sequence[MeasuredRow], calibration: Calibration | None, cold: bool
 ) -> list[float | None]:
     """The predicted time of each row, microseconds; None for one that cannot launch or has no time."""
+    return [None if each is None else each.time_us for each in predictions(gpu, rows, calibration, cold)]
+
+
+def predictions(
+    gpu: GpuProfile, rows: Sequence[MeasuredRow], calibration: Calibration | None, cold: bool
+) -> list[Scored | None]:
+    """The prediction of each row with its terms; None for one that cannot launch or has no time."""
     known = [each.candidate for each in rows if each.candidate is not None]
     found = iter(time_candidates(gpu, known, calibration.of if calibration else None, cold))
     times = [None if each.candidate is None else next(found) for each in rows]
-    return [each.time_us if isinstance(each, Scored) else None for each in times]
+    return [each if isinstance(each, Scored) else None for each in times]
 
 
 def _point_at(kernel: Kernel, gpu: GpuProfile, measured: Measurement, path: str) -> Point:

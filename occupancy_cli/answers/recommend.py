@@ -44,7 +44,7 @@ from occupancy_cli.model.ranking import (
     rank,
 )
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.launch_work import iterations_from, launch_shape, timing_of, work_of
+from occupancy_cli.plan.launch_work import iterations_from, launch_shape, loads_of, timing_of, work_of
 from occupancy_cli.plan.point_table import PointTable, candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
     Kernel,
@@ -391,10 +391,10 @@ def candidate_of(
         occupancy = occupancy_of(gpu, outcome.resources)
         if not occupancy.launchable:
             return None, f"{short_config(point)}: {occupancy.reason}"
-        shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome), workload.lengths_at(batch))
+        work, found = work_of(kernel, gpu, plan, outcome), timing_of(gpu, outcome)
+        shape = launch_shape(kernel.given, plan, found, workload.lengths_at(batch), work, loads_of(kernel, found))
         if isinstance(shape, str):
             raise no_work(kernel, plan, shape)
-        work = work_of(kernel, gpu, plan, outcome)
         launches.append(KernelLaunch(plan.request.source.kernel, outcome.resources, occupancy, work, shape))
     nsplit = point.names.get("nsplit")
     partials = kernel.given.spec.partials_bytes
@@ -455,6 +455,7 @@ def choice_part(gpu: GpuProfile, scored: Scored | None) -> schema.Choice | None:
         partials_bytes=scored.candidate.partial_bytes or None,
         terms={n: round(v, 4) for n, v in scored.estimates[0].terms.items()},
         binding=scored.estimates[0].binding,
+        interval_us=report_parts.rounded_interval(scored.interval_us),
     )
 
 

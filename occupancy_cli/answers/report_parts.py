@@ -125,7 +125,13 @@ def time_part(estimate: TimeEstimate | None, iterations_from: str | None = None)
         terms={name: round(value, 4) for name, value in estimate.terms.items()},
         unknown=list(estimate.unknown),
         iterations_from=iterations_from,
+        interval_us=rounded_interval(estimate.interval_us),
     )
+
+
+def rounded_interval(interval_us: tuple[float, float] | None) -> list[float] | None:
+    """An interval as a Report has it."""
+    return None if interval_us is None else [round(each, 3) for each in interval_us]
 
 
 def error_part(outcome: CompileOutcome) -> schema.Error:

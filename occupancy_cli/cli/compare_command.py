@@ -19,6 +19,10 @@ def compare(
     calibration: Annotated[
         Path | None, typer.Option("--calibration", help="Judge the model with this calibration too.")
     ] = None,
+    incumbent: Annotated[
+        str | None,
+        typer.Option("--incumbent", help="What runs today: NAME=VALUE of knobs and config, separated by commas."),
+    ] = None,
     output_format: options.FormatOption = options.Format.table,
     hw_profiles: options.ProfilesOption = None,
     *,
@@ -28,7 +32,7 @@ def compare(
 
     Regret: measured time of what is chosen over the best that was measured, minus 1.
     """
-    from occupancy_cli.answers.compare import comparison
+    from occupancy_cli.answers.compare import comparison, named_values
     from occupancy_cli.answers.times_file import read_times
     from occupancy_cli.plan.kernel_input import read_kernel_input
 
@@ -36,5 +40,5 @@ def compare(
     profile = options.resolve_gpu(found.header.gpu, hw_profiles)
     given = read_kernel_input(kernel or found.header.kernel)
     with how.service() as service:
-        report = comparison(found, given, profile, service, calibration)
+        report = comparison(found, given, profile, service, calibration, named_values(incumbent))
     show(report, output_format)

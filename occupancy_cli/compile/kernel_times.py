@@ -10,7 +10,7 @@ import dataclasses
 import zlib
 from dataclasses import dataclass
 
-from occupancy_cli.model.cta_work import CtaWork
+from occupancy_cli.model.cta_work import CtaWork, Stream
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,44 @@ def at_launch(work: CtaWork, loads: CtaWork) -> CtaWork:
         prologue_bytes=loads.prologue_bytes,
         bytes_per_iteration=loads.bytes_per_iteration,
         epilogue_bytes=loads.epilogue_bytes,
-        loads_by_axes=loads.loads_by_axes,
         dram_share=loads.dram_share,
+        streams=loads.streams,
     )
 
 
 def merged(given: CtaWork, read: CtaWork | None) -> CtaWork:
-    """What the spec gives, and for the rest what was read from the kernel's own text."""
-    if read is None:
-        return given
+    """What the spec gives, and for the rest what was read from the kernel's own text.
+
+    Bytes that someone gives stand for all that was read of that part of a CTA.
+    """
+    read = CtaWork() if read is None else read
     said = {f.name: v for f in dataclasses.fields(given) if (v := getattr(given, f.name)) != f.default}
-    return dataclasses.replace(read, **said)
+    work = dataclasses.replace(read, **said)
+    main = read.main or int(bool(said.keys() & _OF_ITERATIONS))
+    parts = set()
+    if not read.streams or said.keys() & {"prologue_bytes", "epilogue_bytes"}:
+        parts.add(0)
+    if main and (not read.streams or said.keys() & {"bytes_per_iteration", "unique_bytes_per_iteration"}):
+        parts.add(main)
+    kept = tuple(s for s in read.streams if s.part not in parts)
+    told = tuple(s for s in _streams_of(work, main) if s.part in parts)
+    return dataclasses.replace(work, main=main, streams=kept + told)
+
+
+_OF_ITERATIONS = {
+    "bytes_per_iteration", "tensor_flops_per_iteration", "fp32_flops_per_iteration", "pipeline_depth",
+    "dependent_loads", "unique_bytes_per_iteration",
+}  # fmt: skip
+
+
+def _streams_of(work: CtaWork, main: int) -> tuple[Stream, ...]:
+    """The bytes of the parts of a CTA as loads and a store, with as many sharers as they say."""
+    found = []
+    if work.prologue_bytes:
+        found.append(Stream(0, -1, work.prologue_bytes, work.prologue_bytes, sharers=1.0))
+    if main and work.bytes_per_iteration:
+        amount, unique = work.bytes_per_iteration, work.unique_bytes_per_iteration
+        found.append(Stream(main, -1, amount, amount, sharers=max(amount / unique, 1.0) if unique else 1.0))
+    if work.epilogue_bytes:
+        found.append(Stream(0, -1, work.epilogue_bytes, work.epilogue_bytes, writes=True, sharers=1.0))
+    return tuple(found)

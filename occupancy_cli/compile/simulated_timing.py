@@ -21,8 +21,9 @@ from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.readers.ir_values import LOADED_LENGTH
-from occupancy_cli.readers.ir_work import read_work, trip_counts, with_sass
+from occupancy_cli.readers.ir_operations import LOADED_LENGTH
+from occupancy_cli.readers.ir_work import read_work, trip_counts
+from occupancy_cli.readers.machine_work import with_sass
 from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.spec.expressions import parse_expression
 

@@ -23,13 +23,27 @@ L2_BYTES_PER_CYCLE_AND_SM = 27.7
 L2_BYTES_PER_CYCLE_FEW_SMS = 70.0
 """What an SM reads of the L2 while few read: 92 with 1, 55 to 86 with 32, 52 to 64 with 64 of 132 (two H200)."""
 
-L2_BYTES_PER_CYCLE_SAME = 60.0
-"""What each SM reads of the L2 while all read and many of them the same lines at a time, which are then fetched once:
-58 to 66 with 11 neighbours or more, 63 with any 33 of 132 (H200)."""
+L2_BYTES_PER_CYCLE_SHARED = 50.0
+"""What an SM reads of tiles that other SMs read too (study of non-decode kernels on an H200: 45 to 60 alike)."""
 
-L2_BYTES_PER_CYCLE_BESIDE_MEMORY = 50.0
-"""What an SM reads of lines that another CTA has brought from memory shortly before, in time that adds to memory's own:
-reading 512 MB by two or four CTAs takes 10.9 to 16 TB/s for each time more (H200)."""
+L2_BYTES_PER_CYCLE_AT_MOST = 60.0
+"""What an SM reads of the L2 whatever the others do: 58 to 66 of lines that 11 neighbours or more read (H200)."""
+
+L2_NEAR_SHARE = 0.5
+"""Of the L2, that answers at its near latency (latency rises from 28 MB of 60 on, H200)."""
+
+JUST_WRITTEN_LATENCY_CYCLES = 406.0
+"""Of the slowest of the four lines that a warp's widest load touches, where other SMs wrote them just before and they
+lie in either half of the L2: between 308 to 351 for one line and 488 to 540 for 32 (H200)."""
+
+LAUNCH_US = 0.54
+"""One kernel of a CUDA graph beyond its CTAs: an empty kernel's node (H200)."""
+
+CTA_TURNOVER_US = 0.21
+"""From the end of a CTA to the first instruction of the next one in its slot (H200)."""
+
+CTA_HANDOUT_US = 0.0006
+"""Of each CTA of a launch, one after the other (study of non-decode kernels on an H200)."""
 
 L2_WRITE_BYTES_PER_CYCLE_AND_SM = 17.0
 """The same for writing: 4,453 GB/s (H200)."""
@@ -71,6 +85,13 @@ def l1_bytes(limits: L1Limits, shared_bytes: int, ctas_per_sm: int) -> int:
     needed = ctas_per_sm * (shared_bytes + limits.shared_reserved_per_cta_bytes)
     carved = next((c for c in sorted(limits.carveouts_bytes) if c >= needed), max(limits.carveouts_bytes))
     return limits.unified_l1_shared_bytes - carved
+
+
+class HasArch(Protocol):
+    """A GPU whose compute capability is known."""
+
+    @property
+    def arch(self) -> int: ...
 
 
 class SmGpu(Protocol):
@@ -116,7 +137,54 @@ class SmRates:
     l2_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
     dram_bytes_per_cycle: float | None = None
     l2_write_bytes_per_cycle: float = L2_WRITE_BYTES_PER_CYCLE_AND_SM
+    l2_bytes_per_cycle_few_sms: float = L2_BYTES_PER_CYCLE_FEW_SMS
+    l2_write_bytes_per_cycle_few_sms: float = L2_WRITE_BYTES_PER_CYCLE_FEW_SMS
     assumed: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchRates:
+    """What all SMs together can do, as an SM's share in bytes a cycle of its clock, and what a launch costs beside its
+    CTAs.
+
+    The L2 is read at `l2_bytes_per_cycle` by all SMs each for itself, at `..._shared` where others also read the tile,
+    at `..._at_most` by one SM however few read, and at `..._few_sms` by the CTA alone that is simulated; writing
+    likewise. `l2_near_share` of the L2 answers at its near latency, `dram_bandwidth_share` of the theoretical bandwidth
+    is reached.
+    """
+
+    l2_bytes_per_cycle: float
+    l2_bytes_per_cycle_shared: float
+    l2_bytes_per_cycle_at_most: float
+    l2_bytes_per_cycle_few_sms: float
+    l2_write_bytes_per_cycle: float
+    l2_write_bytes_per_cycle_few_sms: float
+    l2_near_share: float
+    dram_bandwidth_share: float
+    just_written_latency_cycles: float
+    launch_us: float
+    cta_turnover_us: float
+    cta_handout_us: float
+
+
+def launch_rates(gpu: HasArch) -> tuple[LaunchRates, tuple[tuple[str, str], ...]]:
+    """The rates for launches on `gpu`, and what was taken from another chip."""
+    rates = LaunchRates(
+        L2_BYTES_PER_CYCLE_AND_SM,
+        L2_BYTES_PER_CYCLE_SHARED,
+        L2_BYTES_PER_CYCLE_AT_MOST,
+        L2_BYTES_PER_CYCLE_FEW_SMS,
+        L2_WRITE_BYTES_PER_CYCLE_AND_SM,
+        L2_WRITE_BYTES_PER_CYCLE_FEW_SMS,
+        L2_NEAR_SHARE,
+        DRAM_BANDWIDTH_SHARE,
+        JUST_WRITTEN_LATENCY_CYCLES,
+        LAUNCH_US,
+        CTA_TURNOVER_US,
+        CTA_HANDOUT_US,
+    )
+    assumed = () if gpu.arch == 90 else (("rates of the L2 and cost of a launch on this GPU", "taken as an H200's"),)
+    return rates, assumed
 
 
 def sm_rates(gpu: SmGpu, dram_share: float = DRAM_BANDWIDTH_SHARE) -> SmRates:
@@ -142,8 +210,7 @@ def sm_rates(gpu: SmGpu, dram_share: float = DRAM_BANDWIDTH_SHARE) -> SmRates:
         rate = tflops * 1e6 / gpu.sm_count / clock / SCHEDULERS_PER_SM
         tensor.extend((name, rate) for name in names)
     if gpu.arch != 90:
-        assumed.append(("instruction rates, launch and CTA start of this GPU", "those timed on an H200"))
-        assumed.append(("L2 bandwidth", f"taken as {L2_BYTES_PER_CYCLE_AND_SM} bytes a cycle and SM, an H200's"))
+        assumed.append(("instruction rates of this GPU", "those timed on an H200"))
     dram = None
     if gpu.memory_bandwidth_gbps is not None and gpu.sm_count and gpu.boost_clock_mhz:
         dram = gpu.memory_bandwidth_gbps * 1e3 * dram_share / gpu.sm_count / gpu.boost_clock_mhz

@@ -168,7 +168,7 @@ def fit(gpu: GpuRates, points: Sequence[MeasuredPoint], cold: bool = False) -> C
     for i in usable:
         for launch in points[i].launches:
             at = 3 * index[launch.specialization]
-            if launch.shape.max_iterations == 0 or (launch.work.timing and not any(launch.work.timing.iteration_near)):
+            if launch.shape.max_iterations == 0 or not launch.work.main:
                 open_[at + 1] = False
             if launch.occupancy.ctas_per_sm == 1:
                 open_[at + 2] = False

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.kernel_timing import KernelTiming
@@ -48,6 +49,48 @@ class LoopMix:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """One load or store of a CTA, in one execution of its part: of part 0 (outside every loop) the only one, else of
+    each iteration of the loop with that number.
+
+    `bytes` are distinct; `l2_bytes` what goes to or comes from the L2 for them, in sectors. `access` is its number in
+    the order of the text. `axes` pairs the grid axes that its address depends on with how many neighbouring programs
+    share them (1: each its own); None where single axes do not tell, and the programs of the grid have to be run.
+    `sharers` is given where someone says how many CTAs load the same. `again` says that an earlier loop of the CTA has
+    loaded the same.
+    """
+
+    part: int
+    access: int
+    bytes: float
+    l2_bytes: float
+    writes: bool = False
+    again: bool = False
+    axes: tuple[tuple[int, int], ...] | None = None
+    sharers: float | None = None
+
+    def sharers_of(self, grids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """How many CTAs access the same, in launches with grids of shape [launches, axes]; 1 where nothing tells."""
+        if self.sharers is not None or self.axes is None:
+            return np.full(len(grids), self.sharers or 1.0)
+        held = np.ones(len(grids))
+        for axis, together in self.axes:
+            if axis < grids.shape[1]:
+                held = held * -(-grids[:, axis] // together)
+        return np.asarray(grids.prod(axis=1) / held)
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How often a CTA runs an iteration of one loop beside the main one: so often in any case, and so often for each
+    iteration of the main loop."""
+
+    part: int
+    always: float = 0.0
+    per_iteration: float = 0.0
+
+
+@dataclass(frozen=True)
 class CtaWork:
     """The work of one CTA. None means unknown; 0 means none.
 
@@ -59,11 +102,10 @@ class CtaWork:
     `dependent_loads` is the length of the longest chain of global loads whose addresses come from one another in one
     iteration (2 for an index followed by a gather). `unique_bytes_per_iteration` is what reaches DRAM when CTAs share
     some of their bytes through the L2; it defaults to `bytes_per_iteration`.
-    `whole_bytes_per_iteration` is what an iteration would load with no lane masked, as the machine code has it.
-    `loads_by_axes` pairs bytes that an iteration (without a loop, a CTA) loads with the grid axes that their addresses
-    depend on, each with how many neighbouring programs share them (1: each its own); None for axes that cannot be told.
     `dram_share` is what such loads reach of the theoretical memory bandwidth, by how many bytes they take beside one
     another. `timing` is the simulation of the kernel's SASS (`sm_simulation`), for one GPU.
+    `main` is the part of the main loop (0: there is none), `loops` are those of the other loops, `streams` the loads
+    and stores of every part.
     """
 
     prologue_bytes: float | None = None
@@ -76,65 +118,33 @@ class CtaWork:
     pipeline_depth: float | None = None
     dependent_loads: float | None = None
     unique_bytes_per_iteration: float | None = None
-    whole_bytes_per_iteration: float | None = None
-    loads_by_axes: tuple[tuple[float, tuple[tuple[int, int], ...] | None], ...] = ()
     dram_share: float | None = None
     timing: KernelTiming | None = None
+    main: int = 0
+    loops: tuple[int, ...] = ()
+    streams: tuple[Stream, ...] = ()
 
     @property
-    def masked_share(self) -> float:
-        """Bytes that an iteration loads, of those it would load with no lane masked; 1 where either is unknown."""
-        if not self.whole_bytes_per_iteration or self.bytes_per_iteration is None:
-            return 1.0
-        return min(self.bytes_per_iteration / self.whole_bytes_per_iteration, 1.0)
-
-    def sharing(self, grid: Sequence[int]) -> Sharing:
-        """How the CTAs of a launch share what they load: from `unique_bytes_per_iteration` if given, else from the axes
-        of the grid that addresses do not depend on; nothing where neither tells."""
-        if self.unique_bytes_per_iteration is not None:
-            whole = self.bytes_per_iteration
-            unique = min(self.unique_bytes_per_iteration / whole, 1.0) if whole else 1.0
-            return Sharing(unique, 1.0 - unique if unique * _SHARERS_ON_AVERAGE < 1.0 else 0.0)
-        total = sum(loaded for loaded, _ in self.loads_by_axes)
-        if not total:
-            return Sharing()
-        unique = repeated = 0.0
-        for loaded, axes in self.loads_by_axes:
-            share = 1.0
-            if axes is not None:
-                held = {axis: -(-grid[axis] // together) for axis, together in axes if axis < len(grid)}
-                share = math.prod(held.values()) / math.prod(grid)
-            unique += share * loaded
-            if share * _SHARERS_AT_ONCE < 1.0:
-                repeated += (1.0 - share) * loaded
-        return Sharing(unique / total, repeated / total)
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """Of the bytes that the CTAs of a launch load: the share that no other CTA has loaded, and the share that repeats
-    what so many others load that several are likely to ask for it at once."""
-
-    unique: float = 1.0
-    repeated: float = 0.0
-
-
-# From how many CTAs on the L2 is asked for the same lines at a time (`sm_rates.L2_BYTES_PER_CYCLE_SAME`); of operands
-# that are shared by few and by many, the mean is lower.
-_SHARERS_AT_ONCE = 16
-_SHARERS_ON_AVERAGE = 3
+    def plain(self) -> bool:
+        """Whether grid and iterations of the main loop say all about a launch: no other loops, and how CTAs share what
+        they load is a matter of the axes of the grid."""
+        return not self.loops and all(s.axes is not None or s.sharers is not None for s in self.streams)
 
 
 @dataclass(frozen=True)
 class LaunchShape:
     """A grid and the main-loop iterations of its CTAs, in launch order, as runs of equal CTAs: (CTAs, iterations).
 
+    `turns` says how often loops run beside the main one, `sharers` of each stream of the CTA's work how many CTAs
+    access the same; empty: as the axes of the grid tell (`Stream.sharers_of`).
     The runs cover every program of the grid; build one with `uniform`, `split`, `ragged` or `persistent`. A run of 0
     iterations is CTAs that start, write their epilogue and leave.
     """
 
     grid: tuple[int, ...]
     runs: tuple[tuple[int, float], ...]
+    turns: tuple[Turns, ...] = ()
+    sharers: tuple[float, ...] = ()
     programs: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -19,6 +19,8 @@ from occupancy_cli.gpu.sm_rates import SmRates
 
 _SHARED_LATENCY = 29  # H100: 29.9 (mt4g)
 _MIO_RELEASE = 20  # cycles until an access to memory has read its operands
+_COPY_WAVEFRONTS = 1.0  # of an asynchronous copy (study of non-decode kernels: 2 in order put GEMMs 1.4 times too high)
+_SHARED_BYTES_PER_CYCLE = 128.0  # 32 banks of 4 bytes
 _MMA_SYNC_SHARE_OF_PEAK = {9: 0.62}
 """On Hopper `mma.sync` reaches this share of the peak that warpgroup products have: 6.3 cycles instead of 4 for
 m16n8k16 (H200). Elsewhere it is the peak."""
@@ -38,6 +40,7 @@ class Step(NamedTuple):
     read_barrier: int = 7
     wait_mask: int = 0
     allowed: int = -1
+    from_registers: bool = False
 
 
 class Cost(NamedTuple):
@@ -113,10 +116,15 @@ class Touch:
     """How loads touch memory, by the bytes a lane loads at once: lines a warp's load touches, bytes beyond the L1 for
     each byte asked for, and the loads of a warp that find nothing of theirs in the L1."""
 
-    def __init__(self, lines: Mapping[int, float], traffic: Mapping[int, float], misses: Mapping[int, float]) -> None:
-        self.lines = lines
-        self.traffic = traffic
-        self.misses = misses
+    def __init__(
+        self,
+        lines: Mapping[int, float] | None = None,
+        traffic: Mapping[int, float] | None = None,
+        misses: Mapping[int, float] | None = None,
+    ) -> None:
+        self.lines = lines or {}
+        self.traffic = traffic or {}
+        self.misses = misses or {}
 
     def hits(self, steps: Sequence[Step]) -> set[int]:
         """Places in `steps` of the loads that the L1 answers: of each width the misses come first and evenly spread."""
@@ -141,9 +149,26 @@ class Touch:
         return self.lines.get(size), self.traffic.get(size, 1.0)
 
 
-@functools.lru_cache(maxsize=4096)
+NOTHING_TOUCHED = Touch()
+"""Of loads of which nothing was read: lanes side by side, and nothing in the L1."""
+
+
 def cost_of(
-    opcode: str, rates: SmRates, latency: float, outgrown: bool, lines: float | None = None, traffic: float = 1.0
+    step: Step, rates: SmRates, latency: float, outgrown: bool, lines: float | None = None, traffic: float = 1.0
+) -> Cost:
+    """What one instruction costs, with memory of that latency; `outgrown`: local memory is more than the L1 holds."""
+    return _cost_of(step.opcode, step.from_registers, rates, latency, outgrown, lines, traffic)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cost_of(
+    opcode: str,
+    from_registers: bool,
+    rates: SmRates,
+    latency: float,
+    outgrown: bool,
+    lines: float | None,
+    traffic: float,
 ) -> Cost:
     base = opcode.split(".", 1)[0]
     size = access_bytes(opcode)
@@ -152,7 +177,8 @@ def cost_of(
         touched = lines if lines is not None else max(size / 4.0, 1.0)
         return Cost("mio", 2, max(wavefronts, touched), latency, _MIO_RELEASE, 32.0 * size * traffic)
     if base == "LDGSTS":
-        return Cost("mio", 2, 2 * wavefronts, latency, _MIO_RELEASE, 32.0 * size)
+        # What is copied is written to shared memory when it arrives, beside everything else.
+        return Cost("mio", 2, _COPY_WAVEFRONTS, latency, _MIO_RELEASE, 32.0 * size)
     if base in ("STG", "ST", "RED", "ATOM", "ATOMG"):
         wait = latency if base.startswith("ATOM") else _MIO_RELEASE
         return Cost("mio", 2, wavefronts, wait, _MIO_RELEASE, 32.0 * size)
@@ -180,6 +206,8 @@ def cost_of(
         group = "GMMA" in base
         share = 1.0 if group else _MMA_SYNC_SHARE_OF_PEAK.get(rates.arch // 10, 1.0)
         busy = flops / (rate * share) if rate else 0.0
+        if group:
+            busy = max(busy, _operand_bytes(opcode, from_registers) / _SHARED_BYTES_PER_CYCLE)
         return Cost("tensor", busy, 0, 25 if not group else busy + 30, 10, 0)
     if base in _TRANSCENDENTAL or base in _CONVERT:
         return Cost("xu", 8, 0, 18, 10, 0)
@@ -201,13 +229,23 @@ def cost_of(
 
 def unit_of(opcode: str) -> str:
     """The unit that executes an instruction: "fma", "alu", "xu", "tensor", "lsu", "uniform" or "control"."""
-    pipe = cost_of(opcode, _ANY_RATES, 0.0, False).pipe
+    pipe = cost_of(Step(opcode), _ANY_RATES, 0.0, False).pipe
     return {"mio": "lsu", "fma_heavy": "fma", "barrier": "control"}.get(pipe, pipe)
+
+
+def _operand_bytes(opcode: str, from_registers: bool) -> float:
+    """Bytes of shared memory that a warpgroup product reads: its second operand, and the first where it lies there."""
+    found = re.search(r"\.(\d+)x(\d+)x(\d+)", opcode)
+    if found is None:
+        return 0.0
+    m, n, k = (int(part) for part in found.groups())
+    element = {"fp8": 1, "int8": 1, "tf32": 4}.get(tensor_shape(opcode)[0], 2)
+    return float(k * element * (n + (0 if from_registers else m)))
 
 
 _ANY_RATES = SmRates(90, 0.0, 0.0, ())
 
-UNITS = ("issue", "fma", "alu", "xu", "tensor", "shared memory and L1", "L2 path", "uniform")
+UNITS = ("issue", "fma", "alu", "xu", "tensor", "shared memory and L1", "uniform")
 
 
 def writes(opcode: str) -> bool:

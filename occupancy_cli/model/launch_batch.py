@@ -20,15 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Sharing, merge_runs
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape, merge_runs
+from occupancy_cli.model.intervals import interval
 from occupancy_cli.model.launch_time import (
-    LAUNCH_US,
+    FLOOR_SOFTNESS,
+    Dealt,
     Factors,
     GpuRates,
     KernelLaunch,
     LaunchModel,
     TimeEstimate,
     launch_model,
+    turns_of,
 )
 from occupancy_cli.model.schedule import CtaTimes, Schedule, cta_groups, least_makespans, simulate, uniform_makespans
 
@@ -42,11 +45,13 @@ _BINDS = 0.75  # a unit that is busy for this share of an iteration's time is wh
 @dataclass(frozen=True)
 class Shapes:
     """The shapes of many launches: grids of shape [launches, axes], and each launch's CTAs in order as runs of equal
-    ones: `counts` and `iterations` of shape [launches, runs], a run of 0 CTAs being none."""
+    ones: `counts` and `iterations` of shape [launches, runs], a run of 0 CTAs being none. `told` are the shapes that
+    they were made of, where those say more."""
 
     grids: Ints
     counts: Ints
     iterations: Floats
+    told: tuple[LaunchShape, ...] = ()
 
     def __len__(self) -> int:
         return len(self.grids)
@@ -54,7 +59,23 @@ class Shapes:
     def shape(self, row: int) -> LaunchShape:
         """One launch's shape."""
         runs = zip(self.counts[row].tolist(), self.iterations[row].tolist(), strict=True)
-        return LaunchShape(tuple(self.grids[row].tolist()), merge_runs(runs))
+        return self.told[row] if self.told else LaunchShape(tuple(self.grids[row].tolist()), merge_runs(runs))
+
+    def dealt(self, work: CtaWork) -> Dealt:
+        """How the work of a CTA is dealt out in each launch."""
+        rows = len(self)
+        programs = self.grids.prod(axis=1).astype(float)
+        working = (self.counts * (self.iterations > 0)).sum(axis=1)
+        sharers = np.empty((rows, len(work.streams)))
+        for number, stream in enumerate(work.streams):
+            sharers[:, number] = stream.sharers_of(self.grids)
+        always, each = np.zeros((rows, len(work.loops))), np.zeros((rows, len(work.loops)))
+        for row, shape in enumerate(self.told):
+            always[row], each[row] = turns_of(work.loops, shape.turns)
+            if shape.sharers:
+                sharers[row] = shape.sharers
+        working = np.where(working > 0, working, programs)
+        return Dealt(self.total_iterations(), programs, working.astype(float), always, each, np.maximum(sharers, 1.0))
 
     def total_iterations(self) -> Floats:
         """`LaunchShape.total_iterations` of each launch."""
@@ -90,7 +111,8 @@ class Shapes:
         for row, shape in enumerate(shapes):
             counts[row, : len(shape.runs)] = [count for count, _ in shape.runs]
             iterations[row, : len(shape.runs)] = [each for _, each in shape.runs]
-        return Shapes(np.array([s.grid for s in shapes], dtype=np.int64), counts, iterations)
+        told = tuple(shapes) if any(s.turns or s.sharers for s in shapes) else ()
+        return Shapes(np.array([s.grid for s in shapes], dtype=np.int64), counts, iterations, told)
 
 
 class Launches:
@@ -100,20 +122,13 @@ class Launches:
     """
 
     def __init__(self, model: LaunchModel, unknown: tuple[tuple[str, str], ...], work: CtaWork, shapes: Shapes) -> None:
-        self._model, self._unknown, self._shapes = model, unknown, shapes
-        totals = shapes.total_iterations()
-        programs = shapes.grids.prod(axis=1)
-        working = (shapes.counts * (shapes.iterations > 0)).sum(axis=1)
-        working = np.where(working > 0, working, programs)
-        held = (len(shapes), model.ctas_per_sm)
-        self._start, self._iteration = np.empty(held), np.empty(held)
-        self._far, self._floor, self._unique = (np.empty(len(shapes)) for _ in range(3))
-        for sharing, rows in by_sharing(work, shapes.grids):
-            total = np.asarray(model.total_bytes(totals[rows], programs[rows], sharing), dtype=float)
-            far = np.asarray(model.far_share(total), dtype=float)
-            self._start[rows], self._iteration[rows] = model.by_residents(far, working[rows].astype(float), sharing)
-            self._far[rows], self._floor[rows] = far, model.floor_us(total, far)
-            self._unique[rows] = sharing.unique
+        self._model, self._unknown, self._shapes, self._work = model, unknown, shapes, work
+        dealt = shapes.dealt(work)
+        self._total = model.total_bytes(dealt)
+        self._far = model.far_share(self._total)
+        self._start, self._iteration = model.by_residents(dealt, self._far)
+        self._memory = model.memory_us(self._total, self._far)
+        self._handout = dealt.programs * model.rates.cta_handout_us
         groups = cta_groups(model.sm_count, model.ctas_per_sm, model.num_ctas)
         self._exact = np.full(len(shapes), np.nan)
         least = np.zeros(len(shapes))
@@ -123,38 +138,52 @@ class Launches:
             makespan = uniform_makespans(
                 shapes.counts[:, 0], shapes.iterations[:, 0], self._start, self._iteration, groups
             )
-            self._exact[plain] = (LAUNCH_US + np.maximum(makespan, self._floor))[plain]
-        bound = LAUNCH_US + np.maximum(_ROUNDING * least, self._floor)
+            self._exact[plain] = self._together(makespan, slice(None))[plain]
+        bound = self._together(_ROUNDING * least, slice(None))
         self.at_least_us: Floats = np.where(np.isnan(self._exact), bound, self._exact)
 
     def time_us(self, row: int) -> float:
         """The exact time of one launch."""
         if np.isnan(self._exact[row]):
-            self._exact[row] = LAUNCH_US + max(self._schedule(row).makespan_us, float(self._floor[row]))
+            self._exact[row] = self._together(np.array([self._schedule(row).makespan_us]), slice(row, row + 1))[0]
         return float(self._exact[row])
 
     def estimate(self, row: int) -> TimeEstimate:
         """The exact time of one launch with every term of it, and the one that binds."""
-        model, times, schedule, floor = self._model, self._times(row), self._schedule(row), float(self._floor[row])
+        model, times, schedule = self._model, self._times(row), self._schedule(row)
+        memory, handout = float(self._memory[row]), float(self._handout[row])
         span = times.iteration_us[-1] or times.start_us[-1]
-        units = [(name, value) for name, value in model.units_us if name != "wait"]
-        name, busiest = max(units, key=lambda item: item[1], default=("latency", 0.0))
+        name, busiest = max(model.units_us, key=lambda item: item[1], default=("latency", 0.0))
         binding = name if model.ctas_per_sm * busiest >= _BINDS * span else "latency"
         terms = {
-            "launch_us": LAUNCH_US,
+            "launch_us": model.rates.launch_us,
             "cta_start_us": times.start_us[-1],
             "iteration_us": times.iteration_us[-1],
             "iteration_alone_us": times.iteration_us[0],
             **{f"iteration_{unit.replace(' ', '_')}_us": value for unit, value in model.units_us},
             "schedule_us": schedule.makespan_us,
             "busy_percent": schedule.busy_percent,
-            "memory_floor_us": floor,
+            "memory_us": memory,
+            "handout_us": handout,
+            "distinct_bytes": float(self._total[row]),
             "dram_answers_percent": 100.0 * float(self._far[row]),
-            "unique_loads_percent": 100.0 * float(self._unique[row]),
         }
-        if floor > schedule.makespan_us:
+        if memory > schedule.makespan_us:
             binding = "memory bandwidth"
-        return TimeEstimate(self.time_us(row), MappingProxyType(terms), binding, self._unknown, times)
+        if handout > max(schedule.makespan_us, memory):
+            binding = "handing out CTAs"
+        time_us = self.time_us(row)
+        likely = interval(time_us, self._work, model.arch)
+        return TimeEstimate(time_us, MappingProxyType(terms), binding, self._unknown, times, likely)
+
+    def _together(self, makespan_us: Floats, rows: slice) -> Floats:
+        """The time of these launches, whose schedules take that long: with their bytes and the handing out of CTAs."""
+        terms = (makespan_us, self._memory[rows], self._handout[rows])
+        most = np.maximum(np.maximum.reduce(terms), 1e-9)
+        return np.asarray(
+            self._model.rates.launch_us
+            + most * sum((each / most) ** FLOOR_SOFTNESS for each in terms) ** (1.0 / FLOOR_SOFTNESS)
+        )
 
     def _times(self, row: int) -> CtaTimes:
         return CtaTimes(tuple(self._start[row].tolist()), tuple(self._iteration[row].tolist()))
@@ -242,30 +271,3 @@ def estimates(
     terms, `cold` says that none of a launch's data is in the L2 beforehand."""
     timed = KernelLaunches(gpu, launches, follows, cold).timed(factors_of)
     return [timed.estimate(i) for i in range(len(launches))]
-
-
-def by_sharing(work: CtaWork, grids: Ints) -> list[tuple[Sharing, Ints]]:
-    """How launches share what their CTAs load, each way with its rows."""
-    # What a launch shares depends on the extents of its grid; along an axis that only some loads depend on, too.
-    if not work.loads_by_axes or work.unique_bytes_per_iteration is not None:
-        return [(work.sharing(tuple(grids[0].tolist())), np.arange(len(grids)))] if len(grids) else []
-    distinct, first, inverse = np.unique(_ratios(work, grids), axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(inverse.reshape(-1), kind="stable")
-    bounds = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(distinct) + 1))
-    return [(work.sharing(tuple(grids[row].tolist())), order[bounds[i] : bounds[i + 1]]) for i, row in enumerate(first)]
-
-
-def _ratios(work: CtaWork, grids: Ints) -> Ints:
-    """For each launch, what its sharing depends on: of each kind of load, how many programs read the same."""
-    columns = []
-    for _, axes in work.loads_by_axes:
-        if axes is None:
-            continue
-        held = np.ones(len(grids), dtype=np.int64)
-        for axis, together in dict(axes).items():
-            if axis < grids.shape[1]:
-                held = held * -(-grids[:, axis] // together)
-        programs = grids.prod(axis=1)
-        common = np.gcd(held, programs)
-        columns += [held // common, programs // common]
-    return np.stack(columns, axis=1) if columns else np.zeros((len(grids), 1), dtype=np.int64)

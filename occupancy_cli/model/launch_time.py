@@ -1,17 +1,20 @@
 """How long a launch takes, term by term: what is true of all launches of one kernel (`LaunchModel`).
 
-`launch_batch` times launches by it, `calibration` fits its factors to measurements.
+`launch_batch` times launches by it, `calibration` fits its factors to measurements; docs/model.md derives each term.
 
-Time of a launch = its launch + the schedule of its CTAs (`schedule`), never less than its bytes take at the memory
-bandwidth. Time of a CTA = start (prologue, epilogue, its place on the SM) + iterations x time of an iteration, both by
-the CTAs that share its SM. Where the kernel's SASS was simulated (`pipeline`), that gives both. Without it they come
-from the bytes and FLOPs alone: an iteration is a part that waits (memory latency over the iterations in flight) and a
-part that occupies a unit of the SM (the SM's share of bandwidth, tensor cores, shared memory), which the CTAs of an SM
-take in turns.
+A CTA has parts: what lies outside its loops, and an iteration of each loop. Alone on an SM a part takes the cycles
+that the simulation of its machine code finds (`sm_simulation`). With r CTAs on the SM it cannot be faster than r times
+what each unit of the SM is busy for one of them: issue, the pipes, shared memory, and the path to the L2 at what an SM
+gets of it while that many SMs read. These bounds overlap imperfectly, so they add softly, as a norm, and each counts
+for what it adds beyond the CTA alone:
 
-Memory answers at the L2's latency while the launch's bytes fit one half of the L2 (an SM is near one half, and the
-other half's lines are copied over), at DRAM's once they outgrow it, and in between between; a launch is taken to repeat
-on the same data, as benchmarks and replayed graphs do, unless `cold` says that nothing of it is in the L2.
+    part(r) = (alone^p + sum over units of ((r unit)^p - unit^p))^(1/p)
+
+Time of a launch = its launch + the soft sum of the schedule of its CTAs (`schedule`), its bytes at the memory
+bandwidth, and the handing out of its CTAs. Memory answers at the L2's latency while the launch's bytes fit one half of
+the L2 (an SM is near one half, and the other half's lines are copied over), at DRAM's once they outgrow it, and in
+between in between; a launch is taken to repeat on the same data, as benchmarks and replayed graphs do, unless `cold`
+says that nothing of it is in the L2.
 
 Every term is kept in the result, the one that binds is named, and what is not known is listed with what it makes
 uncertain; nothing is filled in silently.
@@ -20,24 +23,21 @@ uncertain; nothing is filled in silently.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from occupancy_cli.gpu.sm_rates import (
-    DRAM_BANDWIDTH_SHARE,
     DRAM_LATENCY_CYCLES,
-    L2_BYTES_PER_CYCLE_AND_SM,
-    L2_BYTES_PER_CYCLE_BESIDE_MEMORY,
-    L2_BYTES_PER_CYCLE_FEW_SMS,
-    L2_BYTES_PER_CYCLE_SAME,
+    L1Limits,
+    LaunchRates,
+    l1_bytes,
+    launch_rates,
 )
-from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Sharing
-from occupancy_cli.model.kernel_timing import AtRate
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Stream, Turns
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.schedule import CtaTimes
 
@@ -48,6 +48,10 @@ class GpuRates(Protocol):
     """What a time needs to know of a GPU; None where the profile has no value."""
 
     def __hash__(self) -> int: ...
+    @property
+    def arch(self) -> int: ...
+    @property
+    def limits(self) -> L1Limits: ...
     @property
     def sm_count(self) -> int | None: ...
     @property
@@ -72,16 +76,14 @@ class Residency(Protocol):
     def ctas_per_sm(self) -> int: ...
 
 
-LAUNCH_US = 0.54
-"""One kernel of a CUDA graph beyond its CTAs: an empty kernel's node on an H200 (validation/sm_constants_h200.json)."""
-CTA_TURNOVER_US = 0.21
-"""From the end of a CTA to the first instruction of the next one in its slot (same measurement)."""
-L2_NEAR_SHARE = 0.5
-"""Of the L2, that answers at its near latency (same measurement: latency rises from 28 MB of 60 on)."""
-JUST_WRITTEN_LATENCY_CYCLES = 406.0
-"""Of the slowest of the four lines that a warp's widest load touches, where other SMs wrote them just before and they
-lie in either half of the L2: between 308 to 351 for one line and 488 to 540 for 32 (H200)."""
-NO_SHARING = Sharing()
+SOFTNESS = 2.5
+"""The norm in which the bounds of a part add (study of non-decode kernels: 2 to 3)."""
+FLOOR_SOFTNESS = 4.0
+"""The norm in which the schedule, memory and the handing out of CTAs add (same study: 2 to 8 alike)."""
+SHARERS = 2.0
+"""From how many CTAs on that load the same an SM gets it at the rate of shared tiles (same study: 2 to 4)."""
+L1_FADE = 0.25
+"""Of the L1, over which what is loaded again stops being found there (same study: 75 to 100 % full)."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class TimeEstimate:
     `time_us` is None when the GPU, the occupancy or the work leave it open; `unknown` then says why. `terms` maps a
     term to its value, in the unit its name ends in. `binding` names what bounds the time: a unit of the SM, "latency"
     when no unit is busy for most of an iteration, or "memory bandwidth" of the whole launch. `unknown` pairs what was
-    missing with what that makes uncertain.
+    missing with what that makes uncertain. `interval_us` is where nine of ten such times were measured (`intervals`).
     """
 
     time_us: float | None
@@ -129,109 +131,166 @@ class TimeEstimate:
     binding: str | None
     unknown: tuple[tuple[str, str], ...] = ()
     times: CtaTimes | None = None
+    interval_us: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
-class RateTimes:
-    """Times of a CTA for 1, 2, ... residents, in microseconds, while an SM's loads come at `bytes_per_cycle`."""
+class Part:
+    """A part of a CTA in microseconds: alone with near and with far memory, what it keeps each unit busy, and the
+    numbers of its streams."""
 
-    bytes_per_cycle: float
-    start: Floats
-    iteration: Floats
+    near_us: float
+    far_us: float
+    units_us: tuple[tuple[str, float], ...]
+    streams: tuple[int, ...]
 
 
-def _at_rate(points: Sequence[RateTimes], bytes_per_cycle: Floats) -> tuple[Floats, Floats]:
-    """(start, iteration) at rates of shape [launches, residents]: linear in the time of a byte between the points, and
-    as at the nearest beyond them."""
-    start, iteration = (np.tile(each, (len(bytes_per_cycle), 1)) for each in (points[0].start, points[0].iteration))
-    for low, high in itertools.pairwise(points):
-        slow, fast = 1.0 / low.bytes_per_cycle, 1.0 / high.bytes_per_cycle
-        share = np.clip((slow - 1.0 / bytes_per_cycle) / (slow - fast), 0.0, 1.0)
-        start += share * (high.start - low.start)
-        iteration += share * (high.iteration - low.iteration)
-    return start, iteration
+@dataclass(frozen=True)
+class Dealt:
+    """How the work of launches is dealt out: of each launch its iterations of the main loop and its programs, those
+    that work, and with shape [launches, ...] the turns of each other loop (always, for each iteration of the main one)
+    and how many CTAs share each stream."""
+
+    iterations: Floats
+    programs: Floats
+    working: Floats
+    always: Floats
+    per_iteration: Floats
+    sharers: Floats
 
 
 @dataclass(frozen=True)
 class LaunchModel:
-    """Everything about a kernel's time but the grid, so that many launches can be timed at once.
+    """Everything about a kernel's time but the launches, so that many can be timed at once.
 
-    `near` and `far` are times with memory near (L2) and far (DRAM), by the rate that an SM's loads come at, ascending;
-    `few_near` and `few_far` are of a CTA alone on its SM while few SMs work.
-    `masked_share` is what CTAs load of what the machine code's loads could. `None` bytes are unknown.
+    `parts` are the CTA's, by number; `main` is that of the main loop (0: none), `loops` those of the others. `l1_bytes`
+    is what the shared memory of its CTAs leaves of the L1. None is unknown.
     """
 
+    arch: int
     sm_count: int
     num_ctas: int
-    near: tuple[RateTimes, ...]
-    far: tuple[RateTimes, ...]
-    masked_share: float
-    bytes_per_iteration: float | None
-    bytes_per_cta: float
+    ctas_per_sm: int
+    clock_mhz: float
+    parts: Mapping[int, Part]
+    main: int
+    loops: tuple[int, ...]
+    streams: tuple[Stream, ...]
+    rates: LaunchRates
     l2_bytes: float | None
+    l1_bytes: float | None
     bandwidth_bytes_per_us: float | None
-    units_us: tuple[tuple[str, float], ...]
     cold: bool = False
-    dram_bytes_per_cycle: float | None = None
-    few_near: RateTimes | None = None
-    few_far: RateTimes | None = None
+    factors: Factors | None = None
 
     @property
-    def ctas_per_sm(self) -> int:
-        return len(self.near[0].start)
+    def units_us(self) -> tuple[tuple[str, float], ...]:
+        """What an iteration of the main loop (without one, a CTA) keeps each unit busy."""
+        return self.parts[self.main].units_us or self.parts[0].units_us
 
-    def total_bytes(self, iterations: Any, programs: Any, sharing: Sharing = NO_SHARING) -> Any:
-        """Distinct bytes of a launch, for one launch or arrays of them; `sharing` is of what the loop loads, or without
-        one a CTA."""
-        if self.bytes_per_iteration:
-            return iterations * self.bytes_per_iteration * sharing.unique + programs * self.bytes_per_cta
-        return programs * self.bytes_per_cta * sharing.unique
+    def executions(self, dealt: Dealt, part: int) -> Floats:
+        """How often all CTAs of each launch together run a part."""
+        if part == 0:
+            return dealt.programs
+        if part == self.main:
+            return dealt.iterations
+        at = self.loops.index(part)
+        return np.asarray(dealt.programs * dealt.always[:, at] + dealt.iterations * dealt.per_iteration[:, at])
 
-    def far_share(self, total_bytes: Any) -> Any:
+    def total_bytes(self, dealt: Dealt) -> Floats:
+        """Distinct bytes of each launch."""
+        total: Floats = np.zeros(len(dealt.programs))
+        for number, stream in enumerate(self.streams):
+            if not stream.again:
+                total = total + stream.bytes * self.executions(dealt, stream.part) / dealt.sharers[:, number]
+        return total
+
+    def far_share(self, total_bytes: Floats) -> Floats:
         """Share of memory's answers that come from DRAM rather than the L2."""
         if self.cold:
-            return np.ones_like(np.asarray(total_bytes, dtype=float))
+            return np.ones_like(total_bytes)
         if self.l2_bytes is None:
-            return np.zeros_like(np.asarray(total_bytes, dtype=float))
-        near = L2_NEAR_SHARE * self.l2_bytes
-        return np.clip((np.asarray(total_bytes, dtype=float) - near) / (self.l2_bytes - near), 0.0, 1.0)
+            return np.zeros_like(total_bytes)
+        near = self.rates.l2_near_share * self.l2_bytes
+        return np.clip((total_bytes - near) / (self.l2_bytes - near), 0.0, 1.0)
 
-    def floor_us(self, total_bytes: Any, far_share: Any) -> Any:
-        """Time of a launch's bytes at the memory bandwidth: of those that DRAM moves."""
+    def memory_us(self, total_bytes: Floats, far_share: Floats) -> Floats:
+        """Time of each launch's bytes at the memory bandwidth: of those that DRAM moves."""
         if self.bandwidth_bytes_per_us is None:
-            return np.zeros_like(np.asarray(total_bytes, dtype=float))
-        return np.asarray(total_bytes, dtype=float) * far_share / self.bandwidth_bytes_per_us
+            return np.zeros_like(total_bytes)
+        return total_bytes * far_share / self.bandwidth_bytes_per_us
 
-    def by_residents(self, far_share: Floats, ctas: Floats, sharing: Sharing = NO_SHARING) -> tuple[Floats, Floats]:
-        """(start, iteration) of the CTAs of launches, each of shape [launches, residents]: `far_share` of each launch,
-        how many of its CTAs work, and how they share what they load.
+    def by_residents(self, dealt: Dealt, far_share: Floats) -> tuple[Floats, Floats]:
+        """(start, iteration) of the CTAs of launches, each of shape [launches, residents]: what a CTA takes whatever
+        its iterations, and what an iteration of the main loop adds, with the turns of other loops in both."""
+        start = self._part_us(0, dealt, far_share) + self.rates.cta_turnover_us
+        iteration = np.zeros_like(start)
+        if self.main:
+            iteration = iteration + self._part_us(self.main, dealt, far_share)
+        for at, part in enumerate(self.loops):
+            if part in self.parts:
+                each = self._part_us(part, dealt, far_share)
+                start = start + dealt.always[:, at, None] * each
+                iteration = iteration + dealt.per_iteration[:, at, None] * each
+        if self.factors is not None:
+            start = _scaled(start, self.factors.start, self.factors.sharing)
+            iteration = _scaled(iteration, self.factors.iteration, self.factors.sharing)
+        return start, iteration
 
-        While fewer CTAs than SMs work, each alone on its SM, an SM's share of the L2's and the memory's bandwidth is
-        larger, up to what one SM can take. What lanes do not ask for takes no bandwidth, and what another CTA has
-        loaded takes none of the memory's; what many load at once is fetched from the L2 once.
-        """
-        far = np.asarray(far_share, dtype=float).reshape(-1, 1)
-        l2, dram = L2_BYTES_PER_CYCLE_AND_SM, L2_BYTES_PER_CYCLE_AND_SM
-        if self.dram_bytes_per_cycle is not None:
-            dram = min(dram, self.dram_bytes_per_cycle)
-        # At which rate an SM's loads come, counted as if every byte of them were asked for.
-        asked = max(self.masked_share, 1e-6)
-        shared_l2 = 1.0 / ((1.0 - sharing.repeated) / l2 + sharing.repeated / L2_BYTES_PER_CYCLE_SAME)
-        shared_dram = 1.0 / (sharing.unique / dram + (1.0 - sharing.unique) / L2_BYTES_PER_CYCLE_BESIDE_MEMORY)
-        near_start, near_it = _at_rate(self.near, np.full_like(far, shared_l2 / asked))
-        far_start, far_it = _at_rate(self.far, np.full_like(far, shared_dram / asked))
-        if self.few_near is not None and self.few_far is not None:
-            working = np.maximum(np.asarray(ctas, dtype=float).ravel() * self.num_ctas, 1.0)
-            for start, iteration, few, rate in (
-                (near_start, near_it, self.few_near, l2),
-                (far_start, far_it, self.few_far, dram),
-            ):
-                # Times go with the inverse of the rate.
-                alone = np.clip(rate * self.sm_count / working, rate, L2_BYTES_PER_CYCLE_FEW_SMS)
-                share = (1 / rate - 1 / alone) / (1 / rate - 1 / L2_BYTES_PER_CYCLE_FEW_SMS)
-                start[:, 0] += share * np.minimum(few.start[0] - start[:, 0], 0.0)
-                iteration[:, 0] += share * np.minimum(few.iteration[0] - iteration[:, 0], 0.0)
-        return near_start + far * (far_start - near_start), near_it + far * (far_it - near_it)
+    def _part_us(self, number: int, dealt: Dealt, far_share: Floats) -> Floats:
+        """Time of one part of CTAs, of shape [launches, residents]."""
+        if number not in self.parts:
+            return np.zeros((len(far_share), self.ctas_per_sm))
+        part = self.parts[number]
+        residents = np.arange(1, self.ctas_per_sm + 1, dtype=float)
+        alone: Floats = np.asarray(part.near_us + far_share * (part.far_us - part.near_us))
+        beyond = residents**SOFTNESS - 1.0
+        total: Floats = np.zeros((len(far_share), self.ctas_per_sm))
+        for _, busy in part.units_us:
+            total = total + beyond * busy**SOFTNESS
+        read, few_read, written, few_written = self._path_us(part, dealt)
+        for us, few in ((read, few_read), (written, few_written)):
+            # The CTA alone was simulated at what an SM gets while few read.
+            total = total + np.maximum((residents * us[:, None]) ** SOFTNESS - few[:, None] ** SOFTNESS, 0.0)
+        return np.asarray((alone[:, None] ** SOFTNESS + total) ** (1.0 / SOFTNESS))
+
+    def _path_us(self, part: Part, dealt: Dealt) -> tuple[Floats, Floats, Floats, Floats]:
+        """What a part of one CTA keeps the path from and to the L2 busy: (reading, reading while few SMs do, writing,
+        writing while few do) of each launch."""
+        rates = self.rates
+        found: list[Floats] = [np.zeros(len(dealt.programs)) for _ in range(4)]
+        share = self.sm_count / np.clip(dealt.working * self.num_ctas, 1.0, self.sm_count)
+        private = np.minimum(rates.l2_bytes_per_cycle * share, rates.l2_bytes_per_cycle_at_most)
+        shared = np.minimum(np.maximum(rates.l2_bytes_per_cycle_shared, private), rates.l2_bytes_per_cycle_at_most)
+        write = np.minimum(rates.l2_write_bytes_per_cycle * share, rates.l2_write_bytes_per_cycle_few_sms)
+        for number in part.streams:
+            stream = self.streams[number]
+            cycles = stream.l2_bytes * (1.0 - self._hits(stream, dealt)) / self.clock_mhz
+            if stream.writes:
+                found[2] += cycles / write
+                found[3] += cycles / rates.l2_write_bytes_per_cycle_few_sms
+            else:
+                found[0] += cycles / np.where(dealt.sharers[:, number] >= SHARERS, shared, private)
+                found[1] += cycles / rates.l2_bytes_per_cycle_few_sms
+        return found[0], found[1], found[2], found[3]
+
+    def _hits(self, stream: Stream, dealt: Dealt) -> Floats:
+        """Of what a CTA loads again, the share that it finds in the L1: all of it while what the CTAs of an SM load
+        again fits, none once it fills the L1."""
+        if not stream.again or not self.l1_bytes:
+            return np.zeros(len(dealt.programs))
+        held = sum(
+            each.bytes * self.executions(dealt, each.part) / dealt.programs for each in self.streams if each.again
+        )
+        return np.clip((self.l1_bytes - self.ctas_per_sm * np.asarray(held)) / (L1_FADE * self.l1_bytes), 0.0, 1.0)
+
+
+def turns_of(loops: Sequence[int], turns: Sequence[Turns]) -> tuple[list[float], list[float]]:
+    """(always, for each iteration of the main loop) of each loop, 0 where nothing is said of it."""
+    by_part = {each.part: each for each in turns}
+    nothing = Turns(0)
+    found = [by_part.get(part, nothing) for part in loops]
+    return [each.always for each in found], [each.per_iteration for each in found]
 
 
 @functools.lru_cache(maxsize=2048)  # a sweep asks for the same few kernels thousands of times
@@ -259,43 +318,32 @@ def launch_model(
         return None, (("a CTA that fits an SM", "the launch fails"),)
     assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
     unknown: list[tuple[str, str]] = []
+    rates, assumed = launch_rates(gpu)
     clock = gpu.boost_clock_mhz  # cycles a microsecond
-    few: list[RateTimes] = []
+    parts = {}
     if work.timing is not None:
         timing, latency = work.timing, work.timing.near_latency_cycles
         if follows:
-            latency = min(max(latency, JUST_WRITTEN_LATENCY_CYCLES), timing.far_latency_cycles)
-        far = tuple(_times_of(each, clock) for each in timing.far(occupancy.ctas_per_sm))
-        near = tuple(_times_of(each, clock) for each in timing.near(occupancy.ctas_per_sm))
-        near = tuple(_between(each, far, timing.far_share(latency)) for each in near)
-        if timing.few_near is not None and timing.few_far is not None:
-            few = [_times_of(each, clock) for each in (timing.few_near, timing.few_far)]
-            few[0] = _between(few[0], few[1:], timing.far_share(latency))
-        units = tuple((name, cycles / clock) for name, cycles in timing.unit_cycles)
+            latency = min(max(latency, rates.just_written_latency_cycles), timing.far_latency_cycles)
+        later = timing.far_share(latency)
+        for each in timing.parts:
+            near = each.near + later * (each.far - each.near)
+            units = tuple((name, cycles / clock) for name, cycles in each.unit_cycles)
+            parts[each.part] = Part(near / clock, each.far / clock, units, _streams_of(work, each.part))
+        for number in {work.main, *work.loops} - parts.keys():
+            # What the compiler unrolled for good lies outside loops; its bytes are still those of its iterations.
+            parts[number] = Part(0.0, 0.0, (), _streams_of(work, number))
         unknown.extend(timing.assumed)
-        if work.tensor_flops_per_iteration and any(timing.iteration_near):
+        if work.tensor_flops_per_iteration and work.main in parts:
             # Products that tensor memory holds are not in the simulation: no iteration beats the tensor rate.
-            tensor = (_tensor_us(gpu, work.tensor_flops_per_iteration, unknown) or 0.0) * np.arange(
-                1, occupancy.ctas_per_sm + 1, dtype=float
-            )
-            near, far = (
-                tuple(replace(each, iteration=np.maximum(each.iteration, tensor)) for each in points)
-                for points in (near, far)
-            )
-            few = [replace(each, iteration=np.maximum(each.iteration, tensor[:1])) for each in few]
+            tensor = _tensor_us(gpu, work.tensor_flops_per_iteration, unknown) or 0.0
+            parts[work.main] = _at_least(parts[work.main], tensor)
     else:
-        start, iteration, units = _from_bytes(gpu, occupancy.ctas_per_sm, work, unknown)
-        near = far = (RateTimes(L2_BYTES_PER_CYCLE_AND_SM, start, iteration),)
-    near, far = (
-        tuple(_factored(replace(each, start=each.start + CTA_TURNOVER_US), factors) for each in points)
-        for points in (near, far)
-    )
-    few = [_factored(replace(each, start=each.start + CTA_TURNOVER_US), factors) for each in few]
-    per_iteration = work.bytes_per_iteration
-    if per_iteration is None:
+        parts = _from_bytes(gpu, work, unknown)
+    unknown.extend(assumed)
+    if work.bytes_per_iteration is None:
         unknown.append(("bytes an iteration loads", "whether memory bandwidth binds, and whether the data fits the L2"))
-    edges = [b for b in (work.prologue_bytes, work.epilogue_bytes) if b is not None]
-    if len(edges) < 2:
+    if work.prologue_bytes is None or work.epilogue_bytes is None:
         unknown.append(("bytes of the prologue or epilogue", "the memory traffic that no iteration shows"))
     if gpu.memory_bandwidth_gbps is None:
         unknown.append(("memory bandwidth", "whether it binds"))
@@ -303,55 +351,42 @@ def launch_model(
         unknown.append(("L2 size", "memory latency; taken as the L2's"))
     bandwidth = None
     if gpu.memory_bandwidth_gbps is not None:
-        bandwidth = gpu.memory_bandwidth_gbps * 1e3 * (work.dram_share or DRAM_BANDWIDTH_SHARE)
+        bandwidth = gpu.memory_bandwidth_gbps * 1e3 * (work.dram_share or rates.dram_bandwidth_share)
+    held = resources.shared_bytes + resources.static_shared_bytes
     model = LaunchModel(
+        arch=gpu.arch,
         sm_count=gpu.sm_count,
         num_ctas=resources.num_ctas,
-        near=near,
-        far=far,
-        masked_share=work.masked_share,
-        bytes_per_iteration=per_iteration,
-        bytes_per_cta=float(sum(edges)),
+        ctas_per_sm=occupancy.ctas_per_sm,
+        clock_mhz=clock,
+        parts=parts,
+        main=work.main,
+        loops=work.loops,
+        streams=work.streams,
+        rates=rates,
         l2_bytes=gpu.l2_bytes,
+        l1_bytes=float(l1_bytes(gpu.limits, held, occupancy.ctas_per_sm)),
         bandwidth_bytes_per_us=bandwidth,
-        units_us=units,
         cold=cold,
-        dram_bytes_per_cycle=None if bandwidth is None else bandwidth / gpu.sm_count / clock,
-        few_near=few[0] if few else None,
-        few_far=few[1] if few else None,
+        factors=factors,
     )
     return model, tuple(dict.fromkeys(unknown))
 
 
-def _times_of(cycles: AtRate, clock_mhz: float) -> RateTimes:
-    start, iteration = np.array(cycles.start) / clock_mhz, np.array(cycles.iteration) / clock_mhz
-    return RateTimes(cycles.bytes_per_cycle, start, iteration)
+def _streams_of(work: CtaWork, part: int) -> tuple[int, ...]:
+    return tuple(number for number, stream in enumerate(work.streams) if stream.part == part)
 
 
-def _between(near: RateTimes, far: Sequence[RateTimes], far_share: float) -> RateTimes:
-    """`near` with a latency that lies between near and far memory's."""
-    start, iteration = _at_rate(far, np.full((1, len(near.start)), near.bytes_per_cycle))
-    return replace(
-        near,
-        start=near.start + far_share * (start[0] - near.start),
-        iteration=near.iteration + far_share * (iteration[0] - near.iteration),
-    )
-
-
-def _factored(times: RateTimes, factors: Factors | None) -> RateTimes:
-    """`times` with a calibration's factors on them."""
-    if factors is None:
-        return times
-    return replace(
-        times,
-        start=_scaled(times.start, factors.start, factors.sharing),
-        iteration=_scaled(times.iteration, factors.iteration, factors.sharing),
-    )
+def _at_least(part: Part, tensor_us: float) -> Part:
+    """A part that keeps the tensor cores busy for at least that long."""
+    units = dict(part.units_us)
+    units["tensor"] = max(units.get("tensor", 0.0), tensor_us)
+    return Part(max(part.near_us, tensor_us), max(part.far_us, tensor_us), tuple(units.items()), part.streams)
 
 
 def _scaled(by_residents: Floats, factor: float, sharing: float) -> Floats:
     """Times by residents with `factor` on the first and `sharing` on what each further resident adds."""
-    alone = by_residents[0]
+    alone = by_residents[:, :1]
     return np.asarray(factor * (alone + sharing * (by_residents - alone)))
 
 
@@ -374,10 +409,8 @@ def _tensor_us(gpu: GpuRates, flops: tuple[tuple[str, float], ...], unknown: lis
     return total
 
 
-def _from_bytes(
-    gpu: GpuRates, ctas_per_sm: int, work: CtaWork, unknown: list[tuple[str, str]]
-) -> tuple[Floats, Floats, tuple[tuple[str, float], ...]]:
-    """(start, iteration) times by residents and the units' times, without machine code: from bytes and FLOPs."""
+def _from_bytes(gpu: GpuRates, work: CtaWork, unknown: list[tuple[str, str]]) -> dict[int, Part]:
+    """The parts of a CTA without machine code: from bytes and FLOPs."""
     assert gpu.sm_count is not None and gpu.boost_clock_mhz is not None
     clock = gpu.boost_clock_mhz
     unknown.append(("machine code of the kernel", "issue time, and how CTAs on one SM slow each other"))
@@ -399,9 +432,6 @@ def _from_bytes(
         unknown.append(("iterations in flight", "how much of the memory latency is hidden; taken as 1"))
     loads = 1.0 if work.dependent_loads is None else work.dependent_loads
     wait += loads * latency_us / (work.pipeline_depth or 1.0)
-    per_sm = None if gpu.memory_bandwidth_gbps is None else gpu.memory_bandwidth_gbps * 1e3 / gpu.sm_count
-    if work.bytes_per_iteration is not None and per_sm is not None:
-        occupying["memory bandwidth"] = work.bytes_per_iteration / per_sm
     if work.tensor_flops_per_iteration is None:
         unknown.append(("tensor FLOPs of an iteration", "whether tensor cores bind"))
     else:
@@ -410,11 +440,10 @@ def _from_bytes(
             occupying["tensor"] = tensor
     if work.shared_bytes_per_iteration is not None:
         occupying["shared memory and L1"] = work.shared_bytes_per_iteration / 128.0 / clock  # 32 banks x 4 bytes
-    busiest = max(occupying.values(), default=0.0)
-    residents = np.arange(1, ctas_per_sm + 1, dtype=float)
-    iteration = np.maximum(wait + busiest, residents * busiest)
-    edge_bytes = sum(b for b in (work.prologue_bytes, work.epilogue_bytes) if b is not None)
-    start = np.full(ctas_per_sm, 2 * latency_us if edge_bytes else latency_us)
-    if per_sm:
-        start = start + residents * edge_bytes / per_sm
-    return start, iteration, (*occupying.items(), ("wait", wait))
+    edges = any(stream.part == 0 for stream in work.streams)
+    first = (2 if edges else 1) * latency_us
+    start = Part(first, first, (), _streams_of(work, 0))
+    if not work.main:
+        return {0: start}
+    busiest = wait + max(occupying.values(), default=0.0)
+    return {0: start, work.main: Part(busiest, busiest, tuple(occupying.items()), _streams_of(work, work.main))}

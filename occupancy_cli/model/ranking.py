@@ -71,6 +71,16 @@ class Scored:
     ratio: float | None
     estimates: tuple[TimeEstimate, ...]
 
+    @property
+    def interval_us(self) -> tuple[float, float] | None:
+        """Where nine of ten measured times lie that are predicted so: its launches' together; None where one has
+        none."""
+        parts = [each.interval_us for each in self.estimates]
+        known = [each for each in parts if each is not None]
+        if not known or len(known) < len(parts):
+            return None
+        return sum(low for low, _ in known), sum(high for _, high in known)
+
 
 @dataclass(frozen=True)
 class Untimed:

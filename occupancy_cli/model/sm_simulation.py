@@ -1,10 +1,11 @@
 """How long an SM takes over a kernel's instructions: a simulation of one scheduler, from the kernel's own SASS.
 
 The compiler writes into every instruction how many cycles to stall after it and which scoreboards to wait for
-(`readers.sass` reads both). With the rate of each pipe and the latency of memory that is enough to run the warps of one
-scheduler in order, as the hardware does, and to see what an iteration of the main loop costs one CTA alone and how much
-slower it gets with each CTA more on the SM. An SM's schedulers run alike, so one is simulated and what they share
-(shared memory and L1, the path to the L2) is taken to be used by all of them at once.
+(`readers.sass` reads both). With the rate of each pipe and the latency of memory that is enough to run the warps of
+one scheduler in order, as the hardware does, and to see what an iteration of each loop, and what lies outside them,
+costs one CTA alone on its SM. How CTAs slow each other follows from what each keeps the units of the SM busy
+(`launch_time`). An SM's schedulers run alike, so one is simulated and what they share (shared memory and L1, the path
+to the L2) is taken to be used by all of them at once.
 
 What is modelled: in-order issue, one instruction a cycle; stall counts and scoreboards; the pipes' issue intervals;
 wavefronts of shared and global accesses, with one 128-byte line of the L1 looked up a cycle; asynchronous copies and
@@ -19,48 +20,66 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.gpu.sm_rates import (
-    L2_BYTES_PER_CYCLE_FEW_SMS,
-    L2_WRITE_BYTES_PER_CYCLE_FEW_SMS,
-    SCHEDULERS_PER_SM,
-    SmRates,
+from occupancy_cli.gpu.sm_rates import SCHEDULERS_PER_SM, SmRates
+from occupancy_cli.model.instruction_costs import (
+    NOTHING_TOUCHED,
+    UNITS,
+    Step,
+    Touch,
+    cost_of,
+    is_cached_load,
+    writes,
 )
-from occupancy_cli.model.instruction_costs import UNITS, Step, Touch, cost_of, is_cached_load, writes
-from occupancy_cli.model.kernel_timing import AtRate, KernelTiming
+from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
 
 _L1_LATENCY = 39  # a chain of loads takes 43.6 cycles, the address of each included (H200)
 _QUEUE_CYCLES = 32  # work of the memory pipe that may be queued before a scheduler stalls
 _LOOP_BYTES_SUPPLIED = 32768  # larger straight code is supplied at half an instruction a cycle to one warp
 _BRANCH_CYCLES = 12
-_MOST_STEPS = 4_000_000  # warp instructions to simulate for one memory latency, before counts of residents are left out
+
+
+@dataclass(frozen=True)
+class LoopSpan:
+    """A loop of a path: its steps from `first` up to `last`, which number its part has, and the iterations of the
+    source's loop that one pass covers (more than 1 when the compiler unrolled it)."""
+
+    first: int
+    last: int
+    part: int
+    iterations_per_pass: float = 1.0
+
+    def holds(self, other: LoopSpan) -> bool:
+        """Whether `other` lies inside this loop."""
+        return self != other and self.first <= other.first and other.last <= self.last
 
 
 @dataclass(frozen=True)
 class WarpPath:
-    """The instructions of one warp: before the main loop, one pass of it, and after it.
+    """The instructions of one warp from start to end, each loop passed once, and which of them are loops.
+    `instructions` is how many the whole kernel has, with the ways that this warp does not take."""
 
-    A pass covers `iterations_per_pass` iterations of the source's loop (more than 1 when the compiler unrolled it);
-    a kernel without a loop has an empty `loop`, and everything in `before`.
-    """
+    steps: tuple[Step, ...]
+    loops: tuple[LoopSpan, ...] = ()
+    instructions: int = 0
 
-    before: tuple[Step, ...]
-    loop: tuple[Step, ...] = ()
-    after: tuple[Step, ...] = ()
-    iterations_per_pass: float = 1.0
+    def repeated(self, loop: LoopSpan, passes: int) -> tuple[Step, ...]:
+        """The steps with `passes` passes of one loop."""
+        return self.steps[: loop.first] + self.steps[loop.first : loop.last] * passes + self.steps[loop.last :]
 
-    @property
-    def has_loop(self) -> bool:
-        return bool(self.loop)
-
-
-def residents_to_simulate(ctas_per_sm: int) -> tuple[int, ...]:
-    """1 to 4 and then every doubling, up to `ctas_per_sm`."""
-    steps = [r for r in (1, 2, 3, 4, 8, 16, 32) if r < ctas_per_sm]
-    return (*steps, max(ctas_per_sm, 1))
+    def own(self, part: int) -> list[Step]:
+        """The steps of a loop without those of loops inside it; of part 0 those outside every loop."""
+        mine = [loop for loop in self.loops if loop.part == part]
+        places: set[int] = set(range(len(self.steps))) if part == 0 else set()
+        for loop in mine:
+            places |= set(range(loop.first, loop.last))
+        for loop in self.loops:
+            if part == 0 or any(each.holds(loop) for each in mine):
+                places -= set(range(loop.first, loop.last))
+        return [self.steps[i] for i in sorted(places)]
 
 
 def time_path(
@@ -68,80 +87,44 @@ def time_path(
     rates: SmRates,
     num_warps: int,
     ctas_per_sm: int,
-    lines_by_bytes: Mapping[int, float] | None = None,
-    traffic_by_bytes: Mapping[int, float] | None = None,
+    touched: Mapping[int, Touch] | None = None,
     local_bytes_per_thread: int = 0,
     l1_bytes: int | None = None,
-    misses_by_bytes: Mapping[int, float] | None = None,
 ) -> KernelTiming:
-    """Simulate `path` for CTAs of `num_warps` warps with 1 to `ctas_per_sm` of them on an SM.
+    """Simulate `path` for a CTA of `num_warps` warps that is alone on its SM.
 
-    `lines_by_bytes` maps the bytes a lane loads from global memory at once (1, 2, 4, 8, 16) to the 128-byte lines that
-    a warp's load touches; without an entry the lanes are taken to be contiguous. `traffic_by_bytes` maps the same to
-    the bytes that come from beyond the L1 for each byte asked for; without an entry, all of them. `misses_by_bytes`
-    maps it to the loads of a warp that find nothing of theirs in the L1, once before, in each pass of and after the
-    loop; without an entry, all of them do.
-    `local_bytes_per_thread` (spills) of all residents together are held by the L1 up to `l1_bytes`, and come from the
-    L2 beyond.
+    `touched` says of each part how its loads touch memory; without an entry lanes are contiguous and everything comes
+    from beyond the L1. Loads come at the rate that an SM gets of the L2 while few SMs read: what all of them together
+    may take is not a matter of one SM (`launch_time`).
+    `local_bytes_per_thread` (spills) of `ctas_per_sm` CTAs together are held by the L1 up to `l1_bytes`, and come from
+    the L2 beyond.
     """
     if num_warps < 1 or ctas_per_sm < 1:
-        raise InputError(f"{num_warps} warps and {ctas_per_sm} CTAs/SM cannot be simulated", where="pipeline")
-    residents = residents_to_simulate(ctas_per_sm)
-    steps = (len(path.before) + len(path.after)) * 2 + len(path.loop) * (1 + _PASSES)
-    if steps * num_warps * sum(residents) > _MOST_STEPS:
-        residents = (1,) if ctas_per_sm == 1 else (1, ctas_per_sm)
-    touch = Touch(lines_by_bytes or {}, traffic_by_bytes or {}, misses_by_bytes or {})
-    slow = rates.l2_bytes_per_cycle
-    if rates.dram_bytes_per_cycle is not None:
-        slow = min(slow, rates.dram_bytes_per_cycle)
-    wide = max(L2_BYTES_PER_CYCLE_FEW_SMS, rates.l2_bytes_per_cycle)
+        raise InputError(f"{num_warps} warps and {ctas_per_sm} CTAs/SM cannot be simulated", where="simulation")
+    touch = touched or {}
+    outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * ctas_per_sm > l1_bytes
 
-    def at(latency: float, bytes_per_cycle: float, counts: Sequence[int], written: float) -> AtRate:
-        """Simulated with loads that come at that rate: in the loop at most the memory's, elsewhere the L2's."""
-        used = replace(
-            rates,
-            l2_bytes_per_cycle=max(bytes_per_cycle, rates.l2_bytes_per_cycle),
-            dram_bytes_per_cycle=bytes_per_cycle,
-            l2_write_bytes_per_cycle=written,
+    def simulated(latency: float) -> dict[int, float]:
+        return _Machine(rates, latency, num_warps, touch, outgrown).run(path)
+
+    near, far = simulated(rates.near_latency_cycles), simulated(rates.far_latency_cycles)
+    parts = tuple(
+        PartTiming(
+            part,
+            cycles,
+            max(far[part], cycles),
+            _unit_cycles(path, part, rates, num_warps, touch.get(part, NOTHING_TOUCHED), outgrown),
         )
-        found = []
-        for count in counts:
-            outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * count > l1_bytes
-            found.append(_Machine(used, latency, num_warps, touch, outgrown).run(path, count))
-        return AtRate(bytes_per_cycle, tuple(start for start, _ in found), tuple(it for _, it in found))
-
-    latencies = (rates.near_latency_cycles, rates.far_latency_cycles)
-    written = rates.l2_write_bytes_per_cycle
-    near, *faster_near = (
-        at(latencies[0], rate, residents, written) for rate in sorted({rates.l2_bytes_per_cycle, wide})
+        for part, cycles in near.items()
     )
-    far, *faster_far = (
-        at(latencies[1], rate, residents, written) for rate in sorted({slow, rates.l2_bytes_per_cycle, wide})
-    )
-    few_written = max(L2_WRITE_BYTES_PER_CYCLE_FEW_SMS, written)
-    few_near, few_far = (at(latency, wide, (1,), few_written) for latency in latencies)
     return KernelTiming(
-        residents,
-        rates.near_latency_cycles,
-        rates.far_latency_cycles,
-        near.start,
-        far.start,
-        near.iteration,
-        far.iteration,
-        _unit_cycles(path, rates, num_warps, touch),
-        (*rates.assumed, *_not_modelled(path)),
-        near.bytes_per_cycle,
-        far.bytes_per_cycle,
-        tuple(faster_near),
-        tuple(faster_far),
-        few_near,
-        few_far,
+        rates.near_latency_cycles, rates.far_latency_cycles, parts, (*rates.assumed, *_not_modelled(path))
     )
 
 
 def _not_modelled(path: WarpPath) -> list[tuple[str, str]]:
     """What the path holds that the simulation passes over."""
-    opcodes = {step.opcode.split(".", 1)[0] for step in (*path.before, *path.loop, *path.after)}
+    opcodes = {step.opcode.split(".", 1)[0] for step in path.steps}
     found = []
     if any(opcode.startswith("UTC") and opcode.endswith("MMA") for opcode in opcodes):
         found.append(("waits for tensor-memory products", "left out of an iteration; their rate is not"))
@@ -150,29 +133,42 @@ def _not_modelled(path: WarpPath) -> list[tuple[str, str]]:
     return found
 
 
-def _unit_cycles(path: WarpPath, rates: SmRates, num_warps: int, touch: Touch) -> tuple[tuple[str, float], ...]:
-    """Cycles that one CTA's iteration (or the whole CTA, without a loop) occupies each unit of the SM."""
+def _unit_cycles(
+    path: WarpPath, part: int, rates: SmRates, num_warps: int, touch: Touch, outgrown: bool
+) -> tuple[tuple[str, float], ...]:
+    """Cycles that one iteration of a part of one CTA (part 0: a CTA) occupies each unit of the SM."""
     per_scheduler = max(num_warps / SCHEDULERS_PER_SM, 1.0)
     total = dict.fromkeys(UNITS, 0.0)
-    body = path.loop or path.before
-    for step in body:
-        cost = cost_of(step.opcode, rates, rates.near_latency_cycles, False, *touch.of(step.opcode))
-        total["issue"] += per_scheduler
+    own = path.own(part)
+    # A loop is supplied as often as it turns, what lies outside as often as CTAs follow one another.
+    supply = _supply(len(own) if part else max(len(path.steps), path.instructions))
+    for step in own:
+        cost = cost_of(step, rates, rates.near_latency_cycles, outgrown, *touch.of(step.opcode))
+        total["issue"] += per_scheduler * supply
         if cost.pipe in ("fma", "fma_heavy"):
             total["fma"] += cost.issue * per_scheduler
         elif cost.pipe in total:
             total[cost.pipe] += cost.issue * per_scheduler
         total["shared memory and L1"] += cost.shared * num_warps
-        if not writes(step.opcode):
-            total["L2 path"] += cost.l2_bytes / rates.l2_bytes_per_cycle * num_warps
-    passes = path.iterations_per_pass if path.has_loop else 1.0
+    passes = next((loop.iterations_per_pass for loop in path.loops if loop.part == part), 1.0)
     return tuple((unit, cycles / passes) for unit, cycles in total.items())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The simulation.
 
-_PASSES = 3  # of the loop, beside a run with one
+_PASSES = 3  # of a loop, beside a run with one
+
+
+def _supply(instructions: int) -> int:
+    """Cycles between two instructions of straight code of that length, by what supplies them."""
+    return 2 if 16 * instructions > _LOOP_BYTES_SUPPLIED else 1
+
+
+def _inside(loop: LoopSpan, loops: Sequence[LoopSpan]) -> LoopSpan | None:
+    """The loop that a loop lies directly in."""
+    return min((each for each in loops if each.holds(loop)), key=lambda each: each.last - each.first, default=None)
+
 
 # How an instruction takes part beyond its cost.
 (
@@ -224,57 +220,68 @@ def _kind(step: Step) -> int:
 class _Machine:
     """One scheduler of an SM, and its share of what the SM's schedulers have in common."""
 
-    def __init__(self, rates: SmRates, latency: float, num_warps: int, touch: Touch, outgrown: bool) -> None:
+    def __init__(
+        self, rates: SmRates, latency: float, num_warps: int, touched: Mapping[int, Touch], outgrown: bool
+    ) -> None:
         self.rates = rates
         self.latency = latency
-        self.load_bytes_per_cycle = rates.l2_bytes_per_cycle
-        if rates.dram_bytes_per_cycle is not None:
-            self.load_bytes_per_cycle = min(rates.l2_bytes_per_cycle, rates.dram_bytes_per_cycle)
         self.num_warps = num_warps
-        self.touch = touch
+        self.touched = touched
         self.outgrown = outgrown
 
-    def run(self, path: WarpPath, ctas: int) -> tuple[float, float]:
-        """(cycles of a CTA beyond its iterations, cycles of one iteration) with `ctas` CTAs started together."""
-        before, after = self._program(path.before), self._program(path.after)
-        loop = self._program(path.loop, self.load_bytes_per_cycle)
-        supply = 2 if 16 * len(loop) > _LOOP_BYTES_SUPPLIED else 1
-        once = self._simulate(before + loop + after, ctas, supply)
-        if not loop:
-            return once, 0.0
-        # The first pass fills the pipeline. CTAs drift apart, so only the end of all of them tells their pace.
-        more = self._simulate(before + loop * _PASSES + after, ctas, supply)
-        one_pass = (more - once) / (_PASSES - 1)
-        return max(once - one_pass, 0.0), one_pass / path.iterations_per_pass
+    def run(self, path: WarpPath) -> dict[int, float]:
+        """Cycles of a CTA beyond its loops (part 0) and of one iteration of each loop."""
+        resolved = self._resolved(path)
+        slowest = max(
+            (_supply(loop.last - loop.first) for loop in path.loops),
+            default=_supply(max(len(path.steps), path.instructions)),
+        )
+        once = self._simulate(resolved, slowest)
+        # The first pass fills the pipeline.
+        passes = {}
+        for loop in path.loops:
+            program = resolved[: loop.first] + resolved[loop.first : loop.last] * _PASSES + resolved[loop.last :]
+            passes[loop] = (self._simulate(program, slowest) - once) / (_PASSES - 1)
+        found = {0: max(once - sum(c for loop, c in passes.items() if not _inside(loop, path.loops)), 0.0)}
+        for loop, cycles in passes.items():
+            inner = [each for each in path.loops if loop.holds(each) and _inside(each, path.loops) == loop]
+            own = max(cycles - sum(passes[each] for each in inner), 0.0)
+            found[loop.part] = own / loop.iterations_per_pass
+        return found
 
-    def _program(self, steps: Sequence[Step], load_bytes_per_cycle: float | None = None) -> list[tuple[Any, ...]]:
-        """Steps with their costs resolved, as tuples for the inner loop.
-
-        Loads come at `load_bytes_per_cycle`, else at the L2's rate, as everything else does: stores and spilled
-        registers stay in the L2, and what a CTA reads but once it mostly shares with others.
-        """
+    def _resolved(self, path: WarpPath) -> list[tuple[Any, ...]]:
+        """Steps with their costs resolved, as tuples for the inner loop."""
+        part_of = [0] * len(path.steps)
+        for loop in sorted(path.loops, key=lambda each: each.first - each.last):
+            part_of[loop.first : loop.last] = [loop.part] * (loop.last - loop.first)
+        hits: set[int] = set()
+        for part, touch in self.touched.items():
+            mine = [i for i, of in enumerate(part_of) if of == part]
+            hits |= {mine[i] for i in touch.hits([path.steps[i] for i in mine])}
         program = []
-        hits = self.touch.hits(steps)
-        for place, step in enumerate(steps):
-            cost = cost_of(step.opcode, self.rates, self.latency, self.outgrown, *self.touch.of(step.opcode))
+        for place, step in enumerate(path.steps):
+            touch = self.touched.get(part_of[place], NOTHING_TOUCHED)
+            cost = cost_of(step, self.rates, self.latency, self.outgrown, *touch.of(step.opcode))
             waits = tuple(b for b in range(6) if step.wait_mask >> b & 1)
-            loads = load_bytes_per_cycle is not None and step.opcode.startswith(("LDG", "LD."))
-            rate = load_bytes_per_cycle if loads and load_bytes_per_cycle else self.rates.l2_bytes_per_cycle
-            path_cycles = cost.l2_bytes / (self.rates.l2_write_bytes_per_cycle if writes(step.opcode) else rate)
+            rate = (
+                self.rates.l2_write_bytes_per_cycle_few_sms
+                if writes(step.opcode)
+                else self.rates.l2_bytes_per_cycle_few_sms
+            )
             program.append(
                 (
                     _HIT if place in hits else _kind(step),
                     None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
-                    _L1_LATENCY if place in hits else cost.latency, cost.release, path_cycles, waits, step.write_barrier, step.read_barrier,  # noqa: E501
-                    max(step.stall, 1), step.allowed,
+                    _L1_LATENCY if place in hits else cost.latency, cost.release, cost.l2_bytes / rate, waits,
+                    step.write_barrier, step.read_barrier, max(step.stall, 1), step.allowed,
                 )
             )  # fmt: skip
         return program
 
-    def _simulate(self, program: list[tuple[Any, ...]], ctas: int, supply: int) -> float:
+    def _simulate(self, program: list[tuple[Any, ...]], supply: int) -> float:
         """Cycle at which the last warp, or its last store, is done; a warp issues at most every `supply` cycles."""
-        warps = max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1)
-        schedulers = min(SCHEDULERS_PER_SM, self.num_warps * ctas)
+        warps = max(-(-self.num_warps // SCHEDULERS_PER_SM), 1)
+        schedulers = min(SCHEDULERS_PER_SM, self.num_warps)
         per_cta = max(self.num_warps // SCHEDULERS_PER_SM, 1)
         barrier_cycles = 13 + 2 * self.num_warps
         length = len(program)

@@ -11,6 +11,7 @@ was read says for which other arguments it holds, so that of a sweep's thousands
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -20,13 +21,15 @@ import numpy.typing as npt
 
 from occupancy_cli.compile.kernel_times import unpacked
 from occupancy_cli.errors import InputError
-from occupancy_cli.model.cta_work import CtaWork
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Turns
+from occupancy_cli.readers.grid_programs import GridRun, run_programs
 from occupancy_cli.readers.ir_values import Holds
 from occupancy_cli.readers.ir_work import read_work
 from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.spec.expression_columns import Value, at, evaluate, spread, take
 from occupancy_cli.spec.expressions import parse_expression
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 # Programs are read at the origin of the grid.
@@ -39,10 +42,18 @@ class Loads:
     def __init__(self, packed: str) -> None:
         self._packed = packed
         self._known: list[tuple[frozenset[Holds], CtaWork]] = []
+        self._runs: dict[Any, GridRun] = {}
 
     @cached_property
     def _kernel(self) -> TtgirKernel:
         return parse_ttgir(unpacked(self._packed))
+
+    def run(self, arguments: Mapping[str, Any], grid: tuple[int, ...]) -> GridRun:
+        """What each program of a launch does."""
+        called = (tuple(arguments.items()), grid)
+        if called not in self._runs:
+            self._runs[called] = run_programs(self._kernel, arguments, grid, at_most=True)
+        return self._runs[called]
 
     @property
     def readings(self) -> int:
@@ -74,6 +85,36 @@ class Loads:
         ir = read_work(self._kernel, arguments, masked=True)
         self._known.append((ir.holds, ir.work))
         return self._known[-1]
+
+
+def main_turns(run: GridRun, work: CtaWork) -> Floats | None:
+    """The iterations of the main loop in each program, 0 without one; None where they are not known."""
+    return run.turns[work.main - 1] if work.main else np.zeros(len(run.entered[0]) if run.entered else 1)
+
+
+def dealt_out(shape: LaunchShape, run: GridRun, work: CtaWork) -> LaunchShape | str:
+    """A shape with the turns of loops beside the main one and how many CTAs share what each stream moves, or which loop
+    turns nobody knows how often.
+
+    A loop that turns equally often in every CTA counts for each of them; one that does not, in proportion to the main
+    loop's iterations.
+    """
+    whole = shape.total_iterations
+    turns = []
+    for part in work.loops:
+        each = run.turns[part - 1]
+        if each is None:
+            return f"the turns of loop {part} of the kernel hang on loaded data"
+        even = not whole or float(each.max()) == float(each.min())
+        total = float(each.sum())
+        turns.append(Turns(part, total / shape.programs, 0.0) if even else Turns(part, 0.0, total / whole))
+    sharers = []
+    for stream in work.streams:
+        if stream.sharers is not None or not 0 <= stream.access < len(run.accesses):
+            sharers.append(stream.sharers or 1.0)
+        else:
+            sharers.append(1.0 / max(run.accesses[stream.access].unique_share, 1e-9))
+    return dataclasses.replace(shape, turns=tuple(turns), sharers=tuple(sharers))
 
 
 def _all_hold(holds: frozenset[Holds], columns: Mapping[str, Value], rows: Ints) -> Bools:

@@ -5,6 +5,7 @@ Apart from `plan`, since a time needs numpy and most runs ask for none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -22,8 +23,9 @@ from occupancy_cli.model.launch_batch import estimates
 from occupancy_cli.model.launch_time import KernelLaunch, TimeEstimate
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.launch_loads import Loads
+from occupancy_cli.plan.launch_loads import Loads, dealt_out, main_turns
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, value_of
+from occupancy_cli.readers.grid_programs import GridRun
 from occupancy_cli.spec.expression_columns import column_of, evaluate, spread
 from occupancy_cli.spec.expressions import Expression, parse_expression
 from occupancy_cli.spec.kernel_spec import Launch, Ragged
@@ -91,12 +93,13 @@ def times_of(
             found[i, number] = None
             if outcome.resources is None or plan.grid is None:
                 continue
-            shape = launch_shape(kernel.given, plan, timing_of(gpu, outcome))
+            occupancy, work = occupancy_of(gpu, outcome.resources), work_of(kernel, gpu, plan, outcome)
+            found_times = timing_of(gpu, outcome)
+            shape = launch_shape(kernel.given, plan, found_times, (), work, loads_of(kernel, found_times))
             if isinstance(shape, str):
                 unknown = ((f"iterations of a CTA ({shape})", "the time"),)
                 found[i, number] = TimeEstimate(None, MappingProxyType({}), None, unknown)
                 continue
-            occupancy, work = occupancy_of(gpu, outcome.resources), work_of(kernel, gpu, plan, outcome)
             name = plan.request.source.kernel
             launches[i, number] = KernelLaunch(name, outcome.resources, occupancy, work, shape)
     timed = estimates(gpu, list(launches.values()), [number > 0 for _, number in launches])
@@ -172,15 +175,50 @@ def iterations_from(
     if work.split is not None or (lengths and work.ragged is not None):
         return "spec"
     count = trip_count_of(given, plan.launch, plan.at, found)
-    if isinstance(count, str) or plan.grid is None or isinstance(iteration_names(count, plan, plan.grid), str):
+    if plan.grid is None:
         return None
+    if isinstance(count, str) or isinstance(iteration_names(count, plan, plan.grid), str):
+        # No expression of the arguments: the programs of the grid are run (`launch_shape`).
+        counted = found is not None and found.ir and main_turns(run_of(found, plan), found.work) is not None
+        return "IR" if counted else None
     return count.origin + (", with what it loads taken to be as long as it can be" if count.at_most else "")
 
 
+def run_of(found: KernelTimes, plan: LaunchPlan) -> GridRun:
+    """What each program of a launch does."""
+    assert plan.grid is not None
+    return Loads(found.ir).run(argument_values(plan), plan.grid)
+
+
 def launch_shape(
-    given: KernelInput, plan: LaunchPlan, found: KernelTimes | None = None, lengths: tuple[int, ...] = ()
+    given: KernelInput,
+    plan: LaunchPlan,
+    found: KernelTimes | None = None,
+    lengths: tuple[int, ...] = (),
+    work: CtaWork | None = None,
+    loads: Loads | None = None,
 ) -> LaunchShape | str:
     """The grid with each CTA's iterations, or why it is not known.
+
+    With the CTA's `work` and the kernel's `loads`, also the turns of loops beside the main one, and how CTAs share what
+    they load, where grid and iterations alone do not say it: the programs of the grid are run for that.
+    """
+    shape = _main_shape(given, plan, found, lengths)
+    if work is None or loads is None or plan.grid is None or (work.plain and not isinstance(shape, str)):
+        return shape
+    run = loads.run(argument_values(plan), plan.grid)
+    if isinstance(shape, str):
+        turns = main_turns(run, work)
+        if turns is None:
+            return shape
+        shape = LaunchShape.ragged(plan.grid, np.broadcast_to(turns, math.prod(plan.grid)))
+    return dealt_out(shape, run, work)
+
+
+def _main_shape(
+    given: KernelInput, plan: LaunchPlan, found: KernelTimes | None = None, lengths: tuple[int, ...] = ()
+) -> LaunchShape | str:
+    """The grid with each CTA's iterations of the main loop, or why it is not known.
 
     `found` is the compiled kernel's record for the GPU: it tells the iterations where the spec has neither
     `work.iterations` nor `work.split`. With `lengths` (tokens of each request), a launch that has `work.ragged` takes

@@ -18,6 +18,23 @@ from typing import Any
 
 import numpy as np
 
+from occupancy_cli.readers.ir_operations import (
+    ACCESSES,
+    ARITHMETIC,
+    BULK_LOADS,
+    BULK_STORES,
+    COMPARE,
+    DOTS,
+    FLOAT_OPS,
+    FOR,
+    ITER_ARGS,
+    KEEPS_AXES,
+    LOADED_LENGTH,
+    SAME,
+    argument_names,
+    program_axis,
+    simplified,
+)
 from occupancy_cli.readers.memory_access import Axes, Ints, MemoryAccess, layout_of, touched
 from occupancy_cli.readers.ttgir import Function, Operation, element_bits, numbers_in, tensor_types
 
@@ -27,11 +44,7 @@ _GATHER_SEED = 20240607
 # An argument without a value: large, so that rows lie apart and masks let everything through; a multiple of 16 where
 # the compiler was told so. Iterations are never told from it.
 _GUESSED_ALIGNED, _GUESSED = 4096, 4099
-LOADED_LENGTH = 1 << 30
-"""What a loaded length is taken to be: longer than anything that bounds it."""
-_FOR = re.compile(r"scf\.for\s+(?:unsigned\s+)?(%[\w$.-]+)\s*=\s*(\S+)\s+to\s+(\S+)\s+step\s+(\S+)")
 _PARTITION_ARGUMENT = re.compile(r"(%[\w$.-]+):")
-_ITER_ARGS = re.compile(r"iter_args\((.*?)\)\s*->")
 
 
 @dataclass(frozen=True)
@@ -122,37 +135,6 @@ def _range_compared(x: Ints, s: int) -> tuple[int | None, int | None]:
     return int(below.max()) + 1 if below.size else None, int(above.min()) - 1 if above.size else None
 
 
-_COMPARE = {
-    "eq": np.equal, "ne": np.not_equal, "slt": np.less, "sle": np.less_equal, "sgt": np.greater,
-    "sge": np.greater_equal, "ult": np.less, "ule": np.less_equal, "ugt": np.greater, "uge": np.greater_equal,
-}  # fmt: skip
-_ARITHMETIC: dict[str, tuple[Any, str]] = {
-    "addi": (np.add, "({} + {})"), "subi": (np.subtract, "({} - {})"), "muli": (np.multiply, "{} * {}"),
-    "minsi": (np.minimum, "min({}, {})"), "maxsi": (np.maximum, "max({}, {})"),
-    "minui": (np.minimum, "min({}, {})"), "maxui": (np.maximum, "max({}, {})"),
-    "andi": (np.bitwise_and, "({} & {})"), "ori": (np.bitwise_or, "({} | {})"), "xori": (np.bitwise_xor, "({} ^ {})"),
-    "shli": (np.left_shift, "({} << {})"), "shrsi": (np.right_shift, "({} >> {})"),
-    "shrui": (np.right_shift, "({} >> {})"),
-}  # fmt: skip
-# What keeps programs apart that were apart before; other scalar arithmetic may bring them together.
-_KEEPS_AXES = {"addi", "subi", "muli", "extsi", "extui", "trunci", "index_cast", "bitcast"}
-FLOAT_OPS = {
-    "arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "arith.maximumf": 1, "arith.minimumf": 1,
-    "arith.maxnumf": 1, "arith.minnumf": 1, "math.exp2": 1, "math.exp": 1, "math.log2": 1, "math.log": 1,
-    "math.sqrt": 1, "math.rsqrt": 1, "math.sin": 1, "math.cos": 1, "math.tanh": 1, "math.erf": 1, "math.fma": 2,
-    "tt.reduce": 1,
-}  # fmt: skip
-_SAME = {
-    "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.bitcast", "tt.bitcast",
-    "ttg.convert_layout", "tt.int_to_ptr", "tt.ptr_to_int",
-}  # fmt: skip
-DOTS = {"tt.dot", "ttng.warp_group_dot", "ttng.tc_gen5_mma", "tt.dot_scaled", "ttng.tc_gen5_mma_scaled"}
-ACCESSES = {"tt.load", "tt.store", "ttg.async_copy_global_to_local", "tt.atomic_rmw"}
-BULK_LOADS = {"tt.descriptor_load", "tt.descriptor_gather", "ttng.async_tma_copy_global_to_local",
-               "ttng.async_tma_gather"}  # fmt: skip
-BULK_STORES = {"tt.descriptor_store", "ttng.async_tma_copy_local_to_global"}
-
-
 @dataclass
 class Found:
     """What the walk over the operations gathers, with the loop they lie in ([] outside)."""
@@ -177,21 +159,6 @@ def _divided(came: Sequence[Value]) -> Axes | None:
     return ((axis, together * int(divisor.reshape(-1)[0])),)
 
 
-def _argument_names(function: Function, arguments: Mapping[str, Any]) -> list[str]:
-    """The arguments' names. Triton before 3.6 numbers them (arg0, arg1, ...), without those that became constants: the
-    names of `arguments` then follow in order, if each pointer falls on a pointer and each number on a number."""
-    written = [name for name, _, _ in function.arguments]
-    if not written or not all(re.fullmatch(r"arg\d+", name) for name in written):
-        return written
-    for names in ([n for n, v in arguments.items() if v != 1], list(arguments)):
-        pairs = list(zip(names, function.arguments, strict=False))
-        if len(pairs) == len(written) and all(
-            isinstance(arguments[name], int | float) != kind.startswith("!tt") for name, (_, kind, _) in pairs
-        ):
-            return [name for name, _ in pairs]
-    return written
-
-
 class Reader:
     """Walks a function once, evaluating as it goes."""
 
@@ -204,7 +171,7 @@ class Reader:
         scalars_only: bool = False,
         masked: bool = False,
     ) -> None:
-        self.layouts = layouts
+        self.function, self.layouts = function, layouts
         self.scalars_only, self.masked = scalars_only, masked
         self.numbers_given: dict[str, int] = {}
         self.holds: set[Holds] = set()
@@ -218,6 +185,7 @@ class Reader:
         self.partition = 0
         self.partition_of: dict[int, int] = {}
         self.shared_operands: list[str] = []
+        self.passed: list[Value] = []
         self.random = np.random.default_rng(_GATHER_SEED)
         total = int(np.prod(grid)) if grid else 1
         linear = np.arange(total, dtype=np.int64)
@@ -226,7 +194,7 @@ class Reader:
             self.ids.append(linear % extent)
             linear = linear // extent
         self.grid = (*grid, 1, 1, 1)[:3]
-        for (written, kind, told), name in zip(function.arguments, _argument_names(function, arguments), strict=True):
+        for (written, kind, told), name in zip(function.arguments, argument_names(function, arguments), strict=True):
             pointee = re.match(r"!tt\.ptr<(\w+)", kind)
             if pointee:
                 zero = np.zeros(1, dtype=np.int64)
@@ -265,8 +233,13 @@ class Reader:
 
     def step(self, op: Operation) -> None:
         name = op.name
-        if name == "scf.for":
+        if name in ("scf.for", "scf.while"):
             self._loop(op)
+        elif name == "scf.condition":
+            self.passed = [self.get(o) for o in op.operands[1:]]
+        elif name == "block":
+            for argument, value in zip(op.results, self.passed, strict=False):
+                self.values[argument] = value
         elif self.scalars_only and op.is_tensor:
             if name in DOTS or name in ACCESSES:
                 self.note(op, "other")
@@ -279,23 +252,23 @@ class Reader:
         elif name == "ttg.warp_specialize":
             self.shared_operands = op.operands
             self.walk(op.children)
-        elif name in ("scf.if", "scf.while", "scf.execute_region"):
+        elif name in ("scf.if", "scf.execute_region"):
             self.walk(op.children)
             for i, result in enumerate(op.results[1:] if len(op.results) > 1 else op.results):
                 self.values[result] = self.get(op.yields[i]) if i < len(op.yields) else UNKNOWN
         elif name == "arith.constant":
             self._constant(op)
         elif name == "tt.get_program_id":
-            axis = "xyz".index(op.text.split()[1][0]) if len(op.text.split()) > 1 else 0
+            axis = program_axis(op)
             self.put(op, Value(self.ids[axis], expression=f"pid{axis}", axes=((axis, 1),)))
         elif name == "tt.get_num_programs":
-            axis = "xyz".index(op.text.split()[1][0]) if len(op.text.split()) > 1 else 0
+            axis = program_axis(op)
             self.put(op, Value(np.array([self.grid[axis]]), expression=f"programs{axis}"))
         elif name == "tt.make_range":
             bounds = re.search(r"end = (\d+).*?start = (\d+)", op.attributes)
             if bounds:
                 self.put(op, Value(np.arange(int(bounds.group(2)), int(bounds.group(1)), dtype=np.int64)))
-        elif name.startswith(("arith.", "math.")) or name in _SAME:
+        elif name.startswith(("arith.", "math.")) or name in SAME:
             self._arithmetic(op)
         elif name in ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans"):
             self._shape(op)
@@ -319,13 +292,14 @@ class Reader:
         self.found.append(Found(op, kind, tuple(self.loop_stack), bool(self.loops), access, loads))
 
     def _loop(self, op: Operation) -> None:
-        header = _FOR.search(op.text)
+        header = FOR.search(op.text)
         number = len(self.loops)
         self.loops.append(op)
         self.parents[number] = tuple(self.loop_stack)
         self.partition_of[number] = self.partition
-        initial = _ITER_ARGS.search(op.text)
-        pairs = re.findall(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)", initial.group(1)) if initial else []
+        initial = ITER_ARGS.search(op.text)
+        carried = initial.group(1) if initial else "" if op.name == "scf.for" else op.text.partition(":")[0]
+        pairs = re.findall(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d+)?)", carried)
         if header:
             induction, lower, upper, step = header.groups()
             bounds = (self.get(lower), self.get(upper), self.get(step))
@@ -370,7 +344,7 @@ class Reader:
         result = _made_of(came)
         numbers = [v.numbers for v in came]
         texts = [v.expression for v in came]
-        if op.name in _SAME and came:
+        if op.name in SAME and came:
             result = replace(came[0], loaded=result.loaded, guessed=result.guessed, loads=result.loads)
         elif kind == "select" and len(came) == 3:
             known = [n for n in numbers if n is not None]
@@ -378,7 +352,7 @@ class Reader:
                 result.numbers = np.where(known[0] != 0, known[1], known[2])
                 result.pointer, result.element = came[1].pointer, came[1].element
         elif kind == "cmpi" and len(came) == 2 and numbers[0] is not None and numbers[1] is not None:
-            compare = _COMPARE.get(op.text.split()[1].rstrip(","))
+            compare = COMPARE.get(op.text.split()[1].rstrip(","))
             if compare is not None:
                 result.numbers = compare(numbers[0], numbers[1]).astype(np.int64)
                 if op.is_tensor and (result.loaded or (result.given and (result.turns or not self.masked))):
@@ -389,8 +363,8 @@ class Reader:
                     result.given, result.holds = frozenset(), frozenset()
                 else:
                     self._narrowed(kind, came, result)
-        elif len(came) == 2 and kind in _ARITHMETIC:
-            function, form = _ARITHMETIC[kind]
+        elif len(came) == 2 and kind in ARITHMETIC:
+            function, form = ARITHMETIC[kind]
             if numbers[0] is not None and numbers[1] is not None:
                 result.numbers = function(numbers[0], numbers[1])
                 self._narrowed(kind, came, result)
@@ -403,7 +377,7 @@ class Reader:
                 self._narrowed(kind, came, result)
             if texts[0] is not None and texts[1] is not None:
                 result.expression = f"({texts[0]} {'%' if kind.startswith('rem') else '//'} {texts[1]})"
-        if result.axes and not op.is_tensor and kind not in _KEEPS_AXES:
+        if result.axes and not op.is_tensor and kind not in KEEPS_AXES:
             result.axes = _divided(came) if kind in ("divsi", "divui", "floordivsi") else None
             if result.axes:
                 self.holds |= self._exactly(came[1])
@@ -501,7 +475,7 @@ class Reader:
             sectors = float(np.unique(running // SECTOR_BYTES).size * SECTOR_BYTES)
         access = MemoryAccess(
             "loop" if self.loop_stack else "", kind, op.place, element, shape, distinct * bits / 8, count * bits / 8,
-            sectors, per_lane, lines, pointer.loaded, pointer.axes, pointer.pointer, running,
+            sectors, per_lane, lines, pointer.loaded, pointer.axes, pointer.pointer, addresses=running,
         )  # fmt: skip
         loads = pointer.loads + (kind != "store")
         self.note(op, "access", access, loads)
@@ -565,14 +539,3 @@ class Reader:
             loads,
         )
         self.put(op, Value(loaded=True, loads=loads, axes=axes))
-
-
-def simplified(kind: str, left: str, right: str, form: str) -> str:
-    """An expression's text without additions of 0 and products with 1."""
-    if kind == "muli" and "1" in (left, right):
-        return right if left == "1" else left
-    if kind == "addi" and "0" in (left, right):
-        return right if left == "0" else left
-    if kind == "subi" and right == "0":
-        return left
-    return form.format(left, right)

@@ -18,45 +18,42 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from occupancy_cli.gpu.sm_rates import DRAM_BANDWIDTH_SHARE, SmGpu, dram_share, l1_bytes, sm_rates
-from occupancy_cli.model.cta_work import CtaWork
-from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_simulation import time_path
-from occupancy_cli.readers.ir_values import (
+from occupancy_cli.gpu.sm_rates import DRAM_BANDWIDTH_SHARE, dram_share
+from occupancy_cli.model.cta_work import CtaWork, Stream
+from occupancy_cli.readers.ir_operations import (
     ACCESSES,
     BULK_LOADS,
     BULK_STORES,
     DOTS,
     FLOAT_OPS,
-    SECTOR_BYTES,
-    UNKNOWN,
-    Found,
-    Holds,
-    Reader,
+    number_accesses,
     simplified,
 )
-from occupancy_cli.readers.memory_access import Axes, MemoryAccess, run_bytes
-from occupancy_cli.readers.sass import (
-    SassKernel,
-    loop_loads,
-    loop_mix,
-    main_loop,
-    parse_sass,
-    specialized_warps,
-    warp_path,
-)
+from occupancy_cli.readers.ir_values import SECTOR_BYTES, UNKNOWN, Found, Holds, Reader
+from occupancy_cli.readers.memory_access import MemoryAccess, run_bytes
 from occupancy_cli.readers.ttgir import TensorType, TtgirKernel, element_bits, parse_ttgir, tensor_types
 
 Floats = npt.NDArray[np.float64]
 
 _UNBOUNDED = 1 << 20  # iterations beyond come from such a length alone
+
+
+@dataclass(frozen=True)
+class LoopPart:
+    """A loop of the text: its part number, that of the loop around it (0: none), whether others lie inside, and its
+    own products in FLOPs."""
+
+    part: int
+    around: int
+    leaf: bool
+    flops: float
 
 
 @dataclass(frozen=True)
@@ -77,6 +74,11 @@ class IrWork:
     unread: tuple[str, ...] = ()
     holds: frozenset[Holds] = frozenset()
     let_through: bool = False
+    parts: tuple[LoopPart, ...] = ()
+
+    def of_parts(self, numbers: Collection[int]) -> IrWork:
+        """The same with the accesses of these parts alone."""
+        return replace(self, accesses=tuple(replace(a, where="loop") for a in self.accesses if a.part in numbers))
 
     @property
     def lines_by_bytes(self) -> dict[int, float]:
@@ -171,7 +173,10 @@ def read_work(
         shared_bytes_per_iteration=_shared_bytes(in_loop if main else reader.found),
         pipeline_depth=_depth(accesses, copies_ahead) if main else None,
         dependent_loads=_chain(in_loop) if main else None,
-        **_loads(accesses, "loop" if main else "prologue"),
+        main=main[0] + 1 if main else 0,
+        loops=tuple(sorted(number + 1 for number in reader.parents if number not in main)),
+        streams=_streams(accesses),
+        dram_share=_dram_share(accesses, "loop" if main else "prologue"),
     )
     iterations = None if counts is None else tuple(counts.tolist())
     return IrWork(
@@ -184,7 +189,37 @@ def read_work(
         tuple(sorted(reader.unread)),
         frozenset(reader.holds),
         reader.let_through,
+        _loop_parts(reader),
     )
+
+
+def _loop_parts(reader: Reader) -> tuple[LoopPart, ...]:
+    around = {number: parents[-1] if parents else None for number, parents in reader.parents.items()}
+    found = []
+    for number, parent in sorted(around.items()):
+        own = [f for f in reader.found if f.loops and f.loops[-1] == number]
+        flops = sum(amount for _, amount in _tensor_flops(own))
+        part = LoopPart(number + 1, 0 if parent is None else parent + 1, number not in around.values(), flops)
+        found.append(part)
+    return tuple(found)
+
+
+def _streams(accesses: Sequence[MemoryAccess]) -> tuple[Stream, ...]:
+    """The loads and stores of each part, with those that an earlier loop has loaded already."""
+    found = []
+    seen: list[tuple[int, str, npt.NDArray[np.int64]]] = []
+    for a in accesses:
+        writes = a.kind == "store"
+        again = False
+        if a.pointer is not None and a.addresses is not None and a.addresses.size and not writes:
+            again = any(
+                part != a.part and pointer == a.pointer and np.array_equal(places, a.addresses)
+                for part, pointer, places in seen
+            )
+            seen.append((a.part, a.pointer, a.addresses))
+        moved = a.bytes if a.sector_bytes is None else max(a.sector_bytes, a.bytes)
+        found.append(Stream(a.part, a.number, a.bytes, moved, writes, again and a.part > 0, a.axes))
+    return tuple(found)
 
 
 def trip_counts(
@@ -224,9 +259,14 @@ def _placed(reader: Reader, main: Sequence[int]) -> tuple[list[MemoryAccess], di
     before the loop as well: the iterations that a software pipeline loads ahead."""
     order = {id(f): i for i, f in enumerate(reader.found)}
     in_loop = [f for f in reader.found if any(loop in f.loops for loop in main) and f.access is not None]
+    depth: dict[str, int] = {}
+    for f in reader.found:
+        if f.access is not None and f.access.kind != "store" and f.access.place:
+            depth[f.access.place] = max(depth.get(f.access.place, 0), len(f.loops))
     first = min((order[id(f)] for f in in_loop), default=len(reader.found))
     loop_places = {f.access.place for f in in_loop if f.access is not None}
     ahead: dict[str, int] = {}
+    numbers = number_accesses(reader.function.ops)
     whole: dict[str, MemoryAccess] = {}  # the first copy of a pipelined load: later ones may be masked off
     seen: set[tuple[str, str, str]] = set()
     placed: list[MemoryAccess] = []
@@ -244,7 +284,10 @@ def _placed(reader: Reader, main: Sequence[int]) -> tuple[list[MemoryAccess], di
             ahead[access.place] = ahead.get(access.place, 0) + 1
             whole.setdefault(access.place, access)
             continue
-        key = (where, access.place, "store" if access.kind == "store" else "load")
+        part = f.loops[-1] + 1 if f.loops else 0
+        if access.place and access.kind != "store" and len(f.loops) < depth[access.place]:
+            continue  # the loads ahead of a loop's software pipeline
+        key = (f"{where} {part}", access.place, "store" if access.kind == "store" else "load")
         # A bulk copy has no layout to be repeated for: several of one place move parts of a tile.
         if access.place and key in seen and f.op.name not in BULK_LOADS | BULK_STORES:
             continue
@@ -252,7 +295,7 @@ def _placed(reader: Reader, main: Sequence[int]) -> tuple[list[MemoryAccess], di
         first_copy = whole.get(access.place)
         if where == "loop" and first_copy is not None and first_copy.bytes > access.bytes:
             access = first_copy
-        placed.append(replace(access, where=where))
+        placed.append(replace(access, where=where, part=part, number=numbers[id(f.op)]))
     counted: dict[str, int] = {}
     for f in in_loop:
         if f.access is not None:
@@ -274,15 +317,13 @@ def _depth(accesses: Sequence[MemoryAccess], ahead: Mapping[str, int]) -> float 
     return round(sum(a.bytes * max(ahead.get(a.place, 0), 1) for a in loads) / total, 2)
 
 
-def _loads(accesses: Sequence[MemoryAccess], where: str) -> dict[str, Any]:
-    """What `CtaWork` keeps of how the loads there reach memory."""
-    loads = [a for a in accesses if a.where == where and a.kind != "store"]
-    by_axes: dict[Axes | None, float] = {}
+def _dram_share(accesses: Sequence[MemoryAccess], where: str) -> float | None:
+    """What the loads there reach of the theoretical memory bandwidth, by how many bytes they take side by side."""
     together: dict[tuple[str | None, str], list[MemoryAccess]] = {}
     moved = needed = 0.0
-    for a in loads:
-        by_axes[a.axes] = by_axes.get(a.axes, 0.0) + a.bytes
-        together.setdefault((a.pointer, a.dtype), []).append(a)
+    for a in accesses:
+        if a.where == where and a.kind != "store":
+            together.setdefault((a.pointer, a.dtype), []).append(a)
     for found in together.values():
         # What several loads take through one pointer in an iteration arrives together: the parts of a row are one run.
         moved += (loaded := sum(a.bytes for a in found))
@@ -292,16 +333,7 @@ def _loads(accesses: Sequence[MemoryAccess], where: str) -> dict[str, Any]:
             at = np.concatenate([p.reshape(-1) for p in places])
             share = dram_share(run_bytes(at, (element_bits(found[0].dtype) or 8) // 8))
         needed += loaded / share
-    whole = sum(
-        max(math.prod(a.shape) * (element_bits(a.dtype) or 0) / 8, a.bytes) if a.kind == "async copy" else a.bytes
-        for a in accesses
-        if a.where == "loop"
-    )
-    return {
-        "whole_bytes_per_iteration": float(whole) or None,
-        "loads_by_axes": tuple((loaded, axes) for axes, loaded in by_axes.items()),
-        "dram_share": moved / needed if needed else None,
-    }
+    return moved / needed if needed else None
 
 
 def _chain(found: Sequence[Found]) -> float | None:
@@ -394,45 +426,3 @@ def _iterations(
         return text, None
     programs = int(np.prod(grid)) if grid else 1
     return text, np.broadcast_to(counts, (programs,)).astype(float)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# With the machine code.
-
-
-def with_sass(
-    ir: IrWork | None,
-    sass: str | SassKernel,
-    gpu: SmGpu,
-    resources: KernelResources,
-    ctas_per_sm: int,
-) -> CtaWork:
-    """The work with what the machine code adds: the loop's instruction mix, and the simulated timing on `gpu`.
-
-    `ir` tells how loads touch memory and how far the compiler unrolled the loop; without it lanes are taken to be
-    contiguous and the loop as not unrolled. The timing stays None where the text has no encodings, for a config that
-    cannot launch, and for kernels whose warps do different things.
-    """
-    code = parse_sass(sass) if isinstance(sass, str) else sass
-    loop = main_loop(code)
-    work = ir.work if ir is not None else CtaWork()
-    passes = 1.0
-    if loop is not None and ir is not None:
-        passes = ir.passes(loop_loads(code, loop))
-    if loop is not None:
-        work = replace(work, loop_mix=loop_mix(code, loop, passes))
-    path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, loop, passes)
-    if path is None:
-        return work
-    timing = time_path(
-        path,
-        sm_rates(gpu, work.dram_share or DRAM_BANDWIDTH_SHARE),
-        resources.num_warps,
-        ctas_per_sm,
-        ir.lines_by_bytes if ir is not None else {},
-        ir.traffic_by_bytes if ir is not None else {},
-        resources.spill_bytes or 0,
-        l1_bytes(gpu.limits, resources.shared_bytes + resources.static_shared_bytes, ctas_per_sm),
-        ir.misses_by_bytes if ir is not None else {},
-    )
-    return replace(work, timing=timing)

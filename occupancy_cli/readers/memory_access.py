@@ -32,7 +32,8 @@ class MemoryAccess:
     once and `lines_per_warp` the 128-byte lines that one warp's access touches on average, None where the layout or the
     address could not be read. `gathered` says that its address depends on loaded data. `axes` pairs the grid axes that
     its address depends on with how many neighbouring programs share it (1: each its own); None where that is not a
-    matter of single axes. `pointer` is the argument it goes through, `addresses` the bytes' places relative to it.
+    matter of single axes. `part` numbers the innermost loop around it, from 1 on, `number` the access in the order of
+    the text. `pointer` is the argument it goes through, `addresses` the bytes' places relative to it.
     """
 
     where: str
@@ -48,6 +49,8 @@ class MemoryAccess:
     gathered: bool
     axes: Axes | None = ()
     pointer: str | None = None
+    part: int = 0
+    number: int = 0
     addresses: Ints | None = field(default=None, repr=False, compare=False)
 
 

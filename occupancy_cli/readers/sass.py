@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.cta_work import LoopMix
 from occupancy_cli.model.instruction_costs import Step, access_bytes, matrix_bytes, unit_of
-from occupancy_cli.model.sm_simulation import WarpPath
+from occupancy_cli.model.sm_simulation import LoopSpan, WarpPath
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ def _instruction(found: re.Match[str], high: str | None, labels: dict[str, int])
             read_barrier=bits >> 49 & 7,
             wait_mask=bits >> 52 & 63,
             allowed=_allowed(base, operands),
+            from_registers="GMMA" in base and bool(re.match(r"R\d+, R\d+", operands)),
         )
     return SassInstruction(int(found.group("address"), 16), opcode, operands, predicate, target, step)
 
@@ -337,6 +338,16 @@ def main_loop(kernel: SassKernel) -> SassLoop | None:
     return max(kernel.loops, key=weight, default=None)
 
 
+def does_products(body: Sequence[SassInstruction]) -> bool:
+    """Whether tensor instructions are among these."""
+    return any(each.base in _TENSOR_BASES for each in body)
+
+
+def moves_memory(body: Sequence[SassInstruction]) -> bool:
+    """Whether loads or stores of global memory are among these."""
+    return any(each.base in _GLOBAL_LOADS or each.base in ("STG", "RED", "REDG", "ATOMG", "ATOM") for each in body)
+
+
 def specialized_warps(kernel: SassKernel) -> bool:
     """Whether warps of a CTA run different code (Triton's warp specialization moves registers between them)."""
     return any(each.base == "USETMAXREG" for each in kernel.instructions)
@@ -374,11 +385,11 @@ def loop_mix(kernel: SassKernel, loop: SassLoop, iterations_per_pass: float = 1.
     )
 
 
-def warp_path(kernel: SassKernel, loop: SassLoop | None = None, iterations_per_pass: float = 1.0) -> WarpPath | None:
-    """The instructions a warp runs: up to `loop`, one pass of it, and on to the end; None without encodings.
+def warp_path(kernel: SassKernel, passes: Mapping[SassLoop, tuple[int, float]]) -> WarpPath | None:
+    """The instructions a warp runs from start to end, each loop of `passes` passed once; None without encodings.
 
-    Of two ways at a branch the longer one is taken: a part that may be skipped is taken to run. Loops other than `loop`
-    are passed once.
+    `passes` gives such a loop's part number and the iterations of the source's loop that one pass covers. Of two ways
+    at a branch the longer one is taken: a part that may be skipped is taken to run. Other loops are passed once.
     """
     if not kernel.has_control_bits or not kernel.instructions:
         return None
@@ -387,17 +398,32 @@ def warp_path(kernel: SassKernel, loop: SassLoop | None = None, iterations_per_p
     ends = {
         b for b in flow.order if code[flow.blocks[b][-1]].base == "EXIT" and not code[flow.blocks[b][-1]].conditional
     }
-    ends = ends or {flow.order[-1]}
-    if loop is None:
-        return WarpPath(_steps(code, flow.longest(0, ends)))
-    header = flow.block_of[loop.first]
-    body = {b for b in flow.order if flow.blocks[b][0] in set(loop.indices)}
-    before = [i for i in flow.longest(0, {header}) if i not in set(flow.blocks[header])]
-    during = flow.longest(header, {b for b, to in flow.back if to == header}, body)
-    leaves = [to for b in body for to in flow.next[b] if to not in body]
-    ways = [flow.longest(to, ends) for to in leaves]
-    after = max(ways, key=len, default=[])
-    return WarpPath(_steps(code, before), _steps(code, during), _steps(code, after), iterations_per_pass)
+    steps: list[Step] = []
+    spans: list[LoopSpan] = []
+
+    def run(start: int, goals: set[int], within: set[int] | None, inside: SassLoop | None) -> None:
+        """The way from block `start` to one of the blocks `goals`, through the loops that lie directly `inside`."""
+        starts = [start]
+        for loop in passes:
+            header = flow.block_of[loop.first]
+            around = [each for each in passes if each.holds(loop)]
+            if (around[-1] if around else None) != inside:
+                continue
+            ways = [way for each in starts if (way := flow.longest(each, {header}, within)) or each == header]
+            if not ways:
+                continue
+            took = max(ways, key=len)
+            steps.extend(_steps(code, [i for i in took if i not in flow.blocks[header]]))
+            body = {b for b in flow.order if flow.blocks[b][0] in set(loop.indices)}
+            first = len(steps)
+            run(header, {b for b, to in flow.back if to == header}, body, loop)
+            part, each_pass = passes[loop]
+            spans.append(LoopSpan(first, len(steps), part, each_pass))
+            starts = [to for b in body for to in flow.next[b] if to not in body and (within is None or to in within)]
+        steps.extend(_steps(code, max((flow.longest(each, goals, within) for each in starts), key=len, default=[])))
+
+    run(0, ends or {flow.order[-1]}, None, None)
+    return WarpPath(tuple(steps), tuple(spans), len(code))
 
 
 def _steps(code: Sequence[SassInstruction], path: Sequence[int]) -> tuple[Step, ...]:

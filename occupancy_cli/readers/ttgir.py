@@ -22,7 +22,9 @@ class Operation:
     """One operation: its results, name, operand names, attributes, types behind the colon, place, and what it holds.
 
     `closing` is what stands behind the brace that ends an operation with a region, `}) {allocation.offset = 0 : i32}`;
-    `loc` is the location as written, for `source_lines`.
+    `loc` is the location as written, for `source_lines`. Where there is an `else` or a `do`, its operations follow the
+    others in `children`, from number `second` on, and `second_yields` are what it yields. A block inside a region
+    stands there as an operation named "block" whose results are its arguments.
     """
 
     results: list[str]
@@ -34,8 +36,16 @@ class Operation:
     place: str
     children: list[Operation] = field(default_factory=list)
     yields: list[str] = field(default_factory=list)
+    second: int | None = None
+    second_yields: list[str] = field(default_factory=list)
     closing: str = ""
     loc: str = ""
+
+    @property
+    def regions(self) -> tuple[list[Operation], list[Operation]]:
+        """What the operation holds, and what stands behind its `else` or `do`."""
+        at = len(self.children) if self.second is None else self.second
+        return self.children[:at], self.children[at:]
 
     @property
     def is_tensor(self) -> bool:
@@ -108,6 +118,8 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int, dict[str
         if stack and block:
             named = tuple(re.findall(r"(%[\w$.-]+):", block.group(2) or ""))
             functions[-1].blocks.append(Block(block.group(1), named, count))
+            if owners[-1] is not None:
+                stack[-1].append(Operation(list(named), "block", [], line, "", "", ""))
             continue
         if not stack or not line or line.startswith(("#", "//", "^")):
             continue
@@ -118,12 +130,14 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int, dict[str
                 owner.closing = line.lstrip("})").strip()
                 behind = _LOC.search(line)
                 owner.loc = behind.group(1) if behind else owner.loc
-                for inner in closing:
+                for inner in closing[owner.second or 0 :]:
                     if inner.name == "scf.yield":
                         owner.yields = owner.yields or inner.operands
+                        owner.second_yields = inner.operands
             if not stack:
                 continue
             if line.endswith("{") and owner is not None:  # } else { , } do {
+                owner.second = len(owner.children)
                 stack.append(owner.children)
                 owners.append(owner)
             continue

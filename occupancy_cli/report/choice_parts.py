@@ -14,7 +14,7 @@ from occupancy_cli.report.part_values import Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A setting with its predicted time."""
+    """A setting with its predicted time, and the interval that holds nine of ten times so predicted."""
 
     knobs: dict[str, Scalar]
     config: dict[str, Scalar]
@@ -26,6 +26,7 @@ class Choice:
     partials_bytes: int | None = None
     terms: dict[str, float] = field(default_factory=dict)
     binding: str | None = None
+    interval_us: list[float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

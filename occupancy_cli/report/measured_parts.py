@@ -85,8 +85,21 @@ class Missed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ComparedPoint:
+    """A measured point beside its prediction: its names, both times, the interval that holds nine of ten times so
+    predicted, and the terms of each of its launches."""
+
+    names: dict[str, Scalar]
+    measured_us: float
+    predicted_us: float | None
+    interval_us: list[float] | None
+    terms: list[dict[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Regrets for choosing the split of a config (`splits`) and for choosing everything (`settings`)."""
+    """Regrets for choosing the split of a config (`splits`) and for choosing everything (`settings`), and every point
+    with its prediction. `incumbent` says what is taken to run today; None: nobody said."""
 
     kernel: str
     gpu: str
@@ -96,3 +109,5 @@ class Comparison:
     splits: list[Regret]
     settings: list[Regret]
     missed: list[Missed]
+    incumbent: str | None = None
+    predictions: list[ComparedPoint] = field(default_factory=list)

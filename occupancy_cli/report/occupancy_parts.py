@@ -82,10 +82,12 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Time:
-    """A predicted time with its terms; `unknown` pairs what was missing with what that makes uncertain."""
+    """A predicted time with its terms; `unknown` pairs what was missing with what that makes uncertain, `interval_us`
+    holds nine of ten times so predicted."""
 
     time_us: float | None
     binding: str | None
     terms: dict[str, float]
     unknown: list[tuple[str, str]] = field(default_factory=list)
     iterations_from: str | None = field(default=None, metadata={"description": ITERATIONS_FROM})
+    interval_us: list[float] | None = None

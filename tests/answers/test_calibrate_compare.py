@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,24 @@ def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
     assert "the model, calibrated" in result.output and "FlashAttention's heuristic" in result.output
     data = valid_report(CliRunner().invoke(app, ["compare", str(measured), "--format", "json"]).stdout)
     assert data["schema"] == "occupancy/report/1" and data["comparison"]["points"] == 24
+    assert data["comparison"]["incumbent"] == "the defaults of the knobs"
+    points = data["comparison"]["predictions"]
+    assert len(points) == 24
+    for point in points:
+        # nsplit 1 has the kernel that adds up, too: terms of both, whose times are one after the other.
+        low, high = point["interval_us"]
+        assert low < point["predicted_us"] < high and len(point["terms"]) == 2
+        assert all(terms["launch_us"] == 0.54 for terms in point["terms"])
+        # 3 + 0.5 x tiles a split, of 4096 tokens.
+        tiles = 4096 // point["names"]["BLOCK"]
+        assert point["measured_us"] in {3 + 0.5 * math.ceil(tiles / nsplit) for nsplit in range(1, 5)}
+    named = ["compare", str(measured), "--format", "json", "--incumbent"]
+    data = valid_report(CliRunner().invoke(app, [*named, "BLOCK=256"]).stdout)["comparison"]
+    # The best of BLOCK 256 takes 3 + 0.5 x 4 = 5 us, of all 4 us.
+    (of_it,) = [r for r in data["settings"] if r["name"] == "the incumbent"]
+    assert data["incumbent"] == "BLOCK=256" and of_it["mean"] == pytest.approx(25.0)
+    wrong = CliRunner().invoke(app, [*named, "BLOK=256"])
+    assert isinstance(wrong.exception, InputError) and "BLOK" in str(wrong.exception)
 
 
 def test_a_calibration_is_good_for_one_gpu_kernel_triton_and_l2(tmp_path: Path) -> None:

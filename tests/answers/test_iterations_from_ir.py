@@ -12,10 +12,12 @@ import pytest
 
 from occupancy_cli.compile.kernel_times import Iterations
 from occupancy_cli.compile.simulated_timing import read_iterations
+from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.model.cta_work import LaunchShape
 from occupancy_cli.readers.ir_work import read_work
 from occupancy_cli.readers.ttgir import parse_ttgir
 
+H200 = load_gpu("h200")
 KERNEL = """
 import triton
 import triton.language as tl
@@ -103,12 +105,22 @@ def with_work(folder: Path) -> Path:
 
 
 @pytest.mark.compiles
-def test_a_loop_in_a_loop_is_unknown_and_said_so(folder: Path) -> None:
-    done = run("recommend", str(folder / "nested.yaml"), "--batch", "40")
-    assert done.returncode == 2
-    assert "iterations of nested are unknown" in done.stderr
-    assert "lies inside another one" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_loop_in_a_loop_is_counted(folder: Path) -> None:
+    """9 rows of 20 tiles of 256 are 180 iterations of the inner loop; twice the rows are twice as many."""
+    times = {}
+    for rows in (9, 18):
+        path = folder / f"nested{rows}.yaml"
+        path.write_text((folder / "nested.yaml").read_text().replace("value: 9", f"value: {rows}"))
+        done = run("recommend", str(path), "--batch", "40")
+        assert done.returncode == 0, done.stderr
+        (found,) = json.loads(done.stdout)["recommendations"]
+        assert found["iterations_from"] == {"nested": "IR"}
+        terms = found["chosen"]["terms"]
+        times[rows] = terms["schedule_us"]
+    # 40 CTAs, each alone on its SM: 180 iterations more of the inner loop, and 9 of the outer one, which fills the
+    # software pipeline anew and so waits for memory once.
+    inner, outer = 180 * terms["iteration_alone_us"], 9 * H200.dram_latency_cycles / H200.boost_clock_mhz
+    assert inner <= times[18] - times[9] <= inner + 2 * outer
 
 
 TTGIR = """

@@ -30,8 +30,8 @@ from occupancy_cli.compile.worker_messages import (
     request_of,
 )
 from occupancy_cli.loading.outside_facts import Fact
-from occupancy_cli.model.cta_work import CtaWork, LoopMix
-from occupancy_cli.model.kernel_timing import AtRate, KernelTiming
+from occupancy_cli.model.cta_work import CtaWork, LoopMix, Stream
+from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
 from occupancy_cli.model.resources import KernelResources
 
 
@@ -107,10 +107,10 @@ REQUEST = CompileRequest(
     time_on=TimeOn("h200-sxm", "digest", ("/profiles",)),
 )  # fmt: skip
 WORK = CtaWork(
-    1.0, 2.0, loop_mix=LoopMix(10.0, (("fma", 2.0),)), loads_by_axes=((8e3, ((0, 1), (2, 1))), (1.0, None)),
+    1.0, 2.0, loop_mix=LoopMix(10.0, (("fma", 2.0),)), main=1, loops=(2,),
+    streams=(Stream(1, 0, 8e3, 8e3, axes=((0, 1), (2, 1))), Stream(0, 3, 1.0, 32.0, True)),
     tensor_flops_per_iteration=(("bf16", 8.0),),
-    timing=KernelTiming((1, 2), 280, 690, (1.0, 2.0), (1.0, 2.0), (1.0, 2.0), (1.0, 2.0), (("lsu", 3.0),),
-                        faster_near=(AtRate(1.0, (1.0,), (2.0,)),), few_far=AtRate(1.0, (1.0,), (2.0,))),
+    timing=KernelTiming(280, 690, (PartTiming(0, 1.0, 2.0, (("lsu", 3.0),)),), (("L2 latency", "assumed"),)),
 )  # fmt: skip
 SEEN = Seen(Dependencies((Fact("content", "/k.py", "00"),), (("sm_count", 132),)), (), ("/log",), None, "3.9.0")
 RECORD = KernelRecord(

@@ -4,14 +4,18 @@ import dataclasses
 import json
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from occupancy_cli.gpu.sm_rates import L2_BYTES_PER_CYCLE_AND_SM
+from occupancy_cli.compile.kernel_times import merged
+from occupancy_cli.gpu.gpu_profile import ComputeCapability
+from occupancy_cli.gpu.profiles import load_gpu
+from occupancy_cli.gpu.sm_rates import LAUNCH_US
 from occupancy_cli.model.calibration import Calibration, MeasuredPoint, fit
-from occupancy_cli.model.cta_work import CtaWork, LaunchShape
-from occupancy_cli.model.kernel_timing import AtRate, KernelTiming
+from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Stream, Turns
+from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
 from occupancy_cli.model.launch_batch import estimates
-from occupancy_cli.model.launch_time import LAUNCH_US, Factors, KernelLaunch
+from occupancy_cli.model.launch_time import Factors, KernelLaunch
 from occupancy_cli.model.resources import KernelResources
 
 
@@ -19,6 +23,8 @@ from occupancy_cli.model.resources import KernelResources
 class Gpu:
     """A GPU of round numbers: 100 SMs at 1 GHz (1000 cycles a us), 1000 GB/s (10 GB/s an SM: 1e4 bytes a us)."""
 
+    arch: int = 90
+    limits: ComputeCapability = load_gpu("h200").limits
     sm_count: int | None = 100
     boost_clock_mhz: float | None = 1000.0
     memory_bandwidth_gbps: float | None = 1000.0
@@ -38,6 +44,7 @@ RESOURCES = KernelResources(shared_bytes=0, num_warps=4, threads_per_cta=128)
 
 def estimate(gpu, resources, occupancy, work, shape, factors=None, cold=False):
     """The time of one launch."""
+    work = work if work.streams or work.timing else merged(work, None)
     launch = KernelLaunch("k", resources, occupancy, work, shape)
     (found,) = estimates(gpu, [launch], [False], None if factors is None else lambda _: factors, cold)
     return found
@@ -46,11 +53,15 @@ def estimate(gpu, resources, occupancy, work, shape, factors=None, cold=False):
 def test_a_launch_bound_by_bandwidth_takes_its_bytes_at_the_bandwidth():
     work = CtaWork(0.0, 1e6, 0.0, (), dependent_loads=1, pipeline_depth=1)
     result = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10))
-    # 100 CTAs x 10 x 1 MB = 1 GB at 93 % of 1000 GB/s. The schedule: CTAs start in 0.5 us and 0.21 us between CTAs,
-    # each iteration waits 0.5 us and takes 1 MB at the SM's 1e4 bytes a us.
-    assert result.terms["memory_floor_us"] == pytest.approx(1000 / 0.93)
-    assert result.terms["schedule_us"] == pytest.approx(0.71 + 10 * (100 + 0.5))
-    assert result.time_us == pytest.approx(LAUNCH_US + 1000 / 0.93)
+    # 100 CTAs x 10 x 1 MB = 1 GB at 93 % of 1000 GB/s. The schedule: CTAs start in 0.5 us and 0.21 us between CTAs; an
+    # iteration waits 0.5 us, or has its 1 MB at the L2's 27.7 bytes a cycle: 36.1 us, which is nearly all of it.
+    assert result.terms["memory_us"] == pytest.approx(1000 / 0.93)
+    alone, path, few = 0.5, 1e6 / 27.7 / 1000, 1e6 / 70.0 / 1000
+    iteration = (alone**2.5 + path**2.5 - few**2.5) ** 0.4
+    assert result.terms["schedule_us"] == pytest.approx(0.71 + 10 * iteration)
+    # Memory and the schedule add in the fourth power: 1075 and 351 us come to 1078.
+    both = ((1000 / 0.93) ** 4 + (0.71 + 10 * iteration) ** 4 + 0.06**4) ** 0.25
+    assert result.time_us == pytest.approx(LAUNCH_US + both)
     assert result.binding == "memory bandwidth"
 
 
@@ -58,7 +69,7 @@ def test_data_that_fits_the_l2_does_not_meet_the_memory_bandwidth():
     work = CtaWork(0.0, 400.0, 0.0, (), dependent_loads=1, pipeline_depth=1)
     warm = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10))
     # 100 x 10 x 400 B = 0.4 MB: below half of the L2's 1 MB.
-    assert warm.terms["memory_floor_us"] == 0.0 and warm.terms["dram_answers_percent"] == 0.0
+    assert warm.terms["memory_us"] == 0.0 and warm.terms["dram_answers_percent"] == 0.0
     cold = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10), cold=True)
     assert cold.terms["dram_answers_percent"] == 100.0
     # 0.75 MB lies in the middle between half of the L2 and all of it.
@@ -67,41 +78,83 @@ def test_data_that_fits_the_l2_does_not_meet_the_memory_bandwidth():
 
 
 TIMING = KernelTiming(
-    residents=(1, 2),
     near_latency_cycles=300.0,
     far_latency_cycles=700.0,
-    start_near=(1000.0, 1500.0),
-    start_far=(1400.0, 1900.0),
-    iteration_near=(2000.0, 3000.0),
-    iteration_far=(2800.0, 3800.0),
-    unit_cycles=(("issue", 800.0), ("shared memory and L1", 1400.0)),
+    parts=(
+        PartTiming(0, 1000.0, 1400.0, (("issue", 400.0),)),
+        PartTiming(1, 2000.0, 2800.0, (("issue", 800.0), ("shared memory and L1", 1900.0))),
+    ),
 )
 
 
+def soft(alone, *units, residents=1):
+    """The soft sum of a part: its time alone and what its units are busy, with that many CTAs on the SM."""
+    return (alone**2.5 + sum((residents**2.5 - 1) * unit**2.5 for unit in units)) ** 0.4
+
+
 def test_a_simulated_kernel_takes_its_cycles_by_residents_and_memory():
-    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING, main=1)
     alone = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((100,), 10))
     # One CTA an SM: 1 us + 0.21 us, ten iterations of 2 us.
     assert alone.time_us == pytest.approx(LAUNCH_US + 1.21 + 20)
     full = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((200,), 10))
-    assert full.time_us == pytest.approx(LAUNCH_US + 1.71 + 30)
-    # 2 x 1400 of 3000 cycles: shared memory and L1 are busy 93 % of the time.
-    assert full.binding == "shared memory and L1"
-    cold = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((200,), 10), cold=True)
-    assert cold.time_us == pytest.approx(LAUNCH_US + 2.11 + 38)
-    assert cold.binding == "latency"  # 2800 of 3800 cycles: 74 %
+    start, iteration = soft(1.0, 0.4, residents=2), soft(2.0, 0.8, 1.9, residents=2)
+    assert full.time_us == pytest.approx(LAUNCH_US + start + 0.21 + 10 * iteration)
+    # 2 x 1900 of 3975 cycles: shared memory and L1 are busy 96 % of the time.
+    assert iteration == pytest.approx(3.975, abs=0.001) and full.binding == "shared memory and L1"
+    cold = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((100,), 10), cold=True)
+    assert cold.time_us == pytest.approx(LAUNCH_US + 1.4 + 0.21 + 28)
+
+
+def test_loops_beside_the_main_one_count_for_each_cta_or_with_its_iterations():
+    second = dataclasses.replace(TIMING.parts[1], part=2, near=500.0, unit_cycles=())
+    timing = dataclasses.replace(TIMING, parts=(*TIMING.parts, second))
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=timing, main=1, loops=(2,))
+    shape = LaunchShape.uniform((100,), 10)
+    for turns, more in ((Turns(2, always=6.0), 3.0), (Turns(2, per_iteration=0.25), 1.25)):
+        dealt = dataclasses.replace(shape, turns=(turns,))
+        found = estimate(Gpu(), RESOURCES, Held(1), work, dealt)
+        assert found.time_us == pytest.approx(LAUNCH_US + 1.21 + 20 + more), turns
+
+
+def test_tiles_that_others_load_too_come_faster_and_take_no_bandwidth():
+    # 100 KB an iteration, as 100 CTAs load it: 27.7 bytes a cycle each for itself, 50 where two or more share it.
+    def found(sharers):
+        streams = (Stream(1, 0, 1e5, 1e5, axes=()),)
+        work = CtaWork(0.0, 1e5, 0.0, (), timing=TIMING, main=1, streams=streams)
+        shape = dataclasses.replace(LaunchShape.uniform((100,), 10), sharers=(sharers,))
+        return estimate(Gpu(), RESOURCES, Held(1), work, shape, cold=True).terms
+
+    own, shared = found(1.0), found(4.0)
+    few = (1e5 / 70.0 / 1000) ** 2.5
+    assert own["iteration_us"] == pytest.approx((2.8**2.5 + (1e5 / 27.7 / 1000) ** 2.5 - few) ** 0.4)
+    assert shared["iteration_us"] == pytest.approx((2.8**2.5 + (1e5 / 50.0 / 1000) ** 2.5 - few) ** 0.4)
+    assert own["distinct_bytes"] == 4 * shared["distinct_bytes"] == 100 * 10 * 1e5
+
+
+def test_what_a_cta_loads_again_is_in_the_l1_while_it_fits():
+    def iteration_us(bytes_each, iterations):
+        streams = (Stream(1, 0, bytes_each, bytes_each, again=True, axes=((0, 1),)),)
+        work = CtaWork(0.0, bytes_each, 0.0, (), timing=TIMING, main=1, streams=streams)
+        return estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), iterations)).terms["iteration_us"]
+
+    # 256 KB of L1 hold 10 x 10 KB; 20 x 20 KB they do not.
+    assert iteration_us(1e4, 10) == pytest.approx(2.0)
+    assert iteration_us(2e5, 20) == pytest.approx((2.0**2.5 + (2e5 / 27700) ** 2.5 - (2e5 / 70000) ** 2.5) ** 0.4)
 
 
 def test_factors_scale_their_terms():
-    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING, main=1)
     factors = Factors(start=2.0, iteration=1.5, sharing=0.5)
     result = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((200,), 10), factors)
-    # start 2 x (1.21 + 0.5 x 0.5), iteration 1.5 x (2 + 0.5 x 1)
-    assert result.time_us == pytest.approx(LAUNCH_US + 2 * 1.46 + 10 * 3.75)
+    start, iteration = soft(1.0, 0.4, residents=2), soft(2.0, 0.8, 1.9, residents=2)
+    # start 2 x (1.21 + half of what the second CTA adds), iteration 1.5 x (2 + half of it)
+    expected = 2 * (1.21 + 0.5 * (start - 1.0)) + 10 * 1.5 * (2 + 0.5 * (iteration - 2.0))
+    assert result.time_us == pytest.approx(LAUNCH_US + expected)
 
 
 def test_a_calibration_recovers_factors_and_says_what_the_points_leave_open():
-    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING, main=1)
 
     def launch(ctas, iterations):
         return KernelLaunch("k", RESOURCES, Held(2), work, LaunchShape.uniform((ctas,), iterations))
@@ -143,52 +196,27 @@ def test_unknown_work_is_listed():
     assert "bytes an iteration loads" in named and "memory latency of this GPU" in named
 
 
-def test_masked_and_shared_loads_come_faster():
-    # Iterations take 1000 cycles (1 us) at 20 bytes a cycle of memory and 600 at 40; near memory 500 and 300.
-    timing = KernelTiming(
-        (1,), 300.0, 700.0, (0.0,), (0.0,), (500.0,), (1000.0,), (),
-        near_bytes_per_cycle=L2_BYTES_PER_CYCLE_AND_SM, far_bytes_per_cycle=20.0,
-        faster_far=(AtRate(40.0, (0.0,), (600.0,)),),
-    )  # fmt: skip
-
-    def iteration_us(work, shape=LaunchShape.uniform((100,), 10)):
-        found = estimate(Memory(), RESOURCES, Held(1), work, shape, cold=True)
-        return found.terms["iteration_us"], found.terms["unique_loads_percent"]
-
-    whole = CtaWork(0.0, 400.0, 0.0, (), timing=timing)
-    assert iteration_us(whole) == (pytest.approx(1.0), 100.0)
-    # Half of the lanes masked: as if at 40 bytes a cycle.
-    masked = CtaWork(0.0, 400.0, 0.0, (), whole_bytes_per_iteration=800.0, timing=timing)
-    assert iteration_us(masked)[0] == pytest.approx(0.6)
-    # Half of the bytes loaded by other CTAs too: 1 / (0.5 / 20 + 0.5 / 50) = 28.6 bytes a cycle, of a byte's time
-    # (1/20 - 1/28.6) / (1/20 - 1/40) = 0.6 of the way from 1000 to 600 cycles.
-    shared = CtaWork(0.0, 400.0, 0.0, (), unique_bytes_per_iteration=200.0, timing=timing)
-    assert iteration_us(shared) == (pytest.approx(1.0 - 0.6 * 0.4), 50.0)
-
-
-@dataclass(frozen=True)
-class Memory(Gpu):
-    """20 bytes a cycle and SM of reachable memory bandwidth: 100 SMs x 20 B x 1 GHz / 0.93."""
-
-    memory_bandwidth_gbps: float | None = 2000 / 0.93
-
-
 def test_what_ctas_share_follows_from_the_axes_of_addresses():
-    # Of 400 bytes 300 depend on axes 0 and 2, 60 on pairs of programs of axis 1, 40 cannot be told.
-    work = CtaWork(loads_by_axes=((300.0, ((0, 1), (2, 1))), (60.0, ((0, 1), (1, 2), (2, 1))), (40.0, None)))
-    # A grid of 8 x 4 x 2: the first are shared by 4 CTAs, the second by 2.
-    assert work.sharing((8, 4, 2)).unique == pytest.approx((300 / 4 + 60 / 2 + 40) / 400)
-    assert work.sharing((8, 4, 2)).repeated == 0.0
-    # 64 CTAs share the first: 63 of 64 of its bytes are fetched for many at once.
-    assert work.sharing((8, 64, 2)).repeated == pytest.approx(300 * (1 - 1 / 64) / 400)
-    assert CtaWork().sharing((8, 4, 2)).unique == 1.0
-    # A spec's figure wins: 100 of 400.
-    given = CtaWork(bytes_per_iteration=400.0, unique_bytes_per_iteration=100.0, loads_by_axes=work.loads_by_axes)
-    assert given.sharing((8, 4, 2)).unique == pytest.approx(0.25)
+    grids = np.array([[8, 4, 2], [8, 64, 2]])
+    # What depends on axes 0 and 2 is shared along axis 1; pairs of programs of axis 1 share the second; the third
+    # cannot be told, and counts as each CTA's own.
+    both, pairs, untold = (
+        Stream(1, 0, 1.0, 1.0, axes=((0, 1), (2, 1))),
+        ((0, 1), (1, 2), (2, 1)),
+        Stream(1, 2, 1.0, 1.0),
+    )
+    assert both.sharers_of(grids).tolist() == [4.0, 64.0]
+    assert dataclasses.replace(both, axes=pairs).sharers_of(grids).tolist() == [2.0, 2.0]
+    assert untold.sharers_of(grids).tolist() == [1.0, 1.0]
+    # A spec's figure wins: 100 of 400 bytes are distinct.
+    given = merged(
+        CtaWork(bytes_per_iteration=400.0, unique_bytes_per_iteration=100.0), CtaWork(streams=(both,), main=1)
+    )
+    assert given.streams[0].sharers_of(grids).tolist() == [4.0, 4.0]
 
 
 def test_variants_of_a_kernel_are_calibrated_alike():
-    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING)
+    work = CtaWork(0.0, 0.0, 0.0, (), timing=TIMING, main=1)
 
     def launch(registers, iterations):
         resources = dataclasses.replace(RESOURCES, registers_per_thread=registers)

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import pytest
 from launch_oracle import best_single_setting
 
+from occupancy_cli.compile.kernel_times import merged
 from occupancy_cli.errors import InputError
+from occupancy_cli.gpu.gpu_profile import ComputeCapability
+from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape
 from occupancy_cli.model.ranking import Candidate, KernelLaunch, pareto, rank, time_candidates
 from occupancy_cli.model.resources import KernelResources
@@ -13,6 +16,8 @@ from occupancy_cli.model.resources import KernelResources
 
 @dataclass(frozen=True)
 class Gpu:
+    arch: int = 90
+    limits: ComputeCapability = load_gpu("h200").limits
     sm_count: int | None = 10
     boost_clock_mhz: float | None = 1000.0
     memory_bandwidth_gbps: float | None = 1000.0
@@ -27,7 +32,8 @@ class Held:
     ctas_per_sm: int
 
 
-WORK = CtaWork(0.0, 0.0, 0.0, (), dependent_loads=1, pipeline_depth=1)  # an iteration waits 1 us
+# An iteration waits 1 us.
+WORK = merged(CtaWork(0.0, 0.0, 0.0, (), dependent_loads=1, pipeline_depth=1), None)
 
 
 def candidate(nsplit, batch=10, per_sm=1, target=0, tiles=12):

@@ -1,34 +1,31 @@
 """The simulated scheduler: cycles of small programs by hand, and of a real kernel beside its measured time."""
 
-import dataclasses
-
 import pytest
 
 from occupancy_cli.compile.typed_json import from_json, to_json
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
-from occupancy_cli.gpu.sm_rates import (
-    DRAM_BANDWIDTH_SHARE,
-    L2_BYTES_PER_CYCLE_FEW_SMS,
-    SmRates,
-    dram_share,
-    l1_bytes,
-    sm_rates,
-)
-from occupancy_cli.model.instruction_costs import Step, access_bytes, tensor_shape
+from occupancy_cli.gpu.sm_rates import DRAM_BANDWIDTH_SHARE, SmRates, dram_share, l1_bytes, sm_rates
+from occupancy_cli.model.instruction_costs import Step, Touch, access_bytes, tensor_shape
 from occupancy_cli.model.kernel_timing import KernelTiming
-from occupancy_cli.model.sm_simulation import (
-    WarpPath,
-    residents_to_simulate,
-    time_path,
-)
+from occupancy_cli.model.sm_simulation import LoopSpan, WarpPath, time_path
 
 RATES = SmRates(90, 300.0, 700.0, (("bf16", 1024.0), ("fp8", 2048.0)), l2_bytes_per_cycle=32.0)
 
 
-def cycles(steps, num_warps=4, ctas=1, **options):
-    """Cycles of a program without a loop, one CTA a count of residents, near memory."""
-    return time_path(WarpPath(tuple(steps)), RATES, num_warps, ctas, **options).start_near[-1]
+def cycles(steps, num_warps=4, **options):
+    """Cycles of a program without a loop, near memory."""
+    return time_path(WarpPath(tuple(steps)), RATES, num_warps, 1, **options).parts[0].near
+
+
+def looped(*steps, before=(), passes=1.0):
+    """A path of these steps as a loop, with what stands before it."""
+    return WarpPath((*before, *steps, Step("EXIT")), (LoopSpan(len(before), len(before) + len(steps), 1, passes),))
+
+
+def part(path, number, num_warps=4, ctas=1, **options):
+    """The timing of a part of a path."""
+    return time_path(path, RATES, num_warps, ctas, **options).parts[number]
 
 
 def test_dependent_instructions_take_their_stalls():
@@ -48,28 +45,23 @@ def test_the_transcendental_pipe_takes_a_warp_every_8_cycles():
 
 def test_a_load_is_waited_for_where_its_scoreboard_is():
     program = [Step("LDG.E", write_barrier=0), Step("FADD", wait_mask=1)]
-    timing = time_path(WarpPath(tuple(program)), RATES, 4, 1)
-    # One line and 128 bytes a warp: 4 cycles for the lookups of four schedulers, 4 x 128 B at 32 B a cycle to the L2.
-    assert timing.start_near[0] == pytest.approx(300 + 16, abs=2)
-    assert timing.start_far[0] - timing.start_near[0] == pytest.approx(400, abs=1)
+    start = part(WarpPath(tuple(program)), 0)
+    # One line and 128 bytes a warp: 4 cycles for the lookups of four schedulers, 4 x 128 B at 70 B a cycle to the L2.
+    assert start.near == pytest.approx(300 + 8, abs=2)
+    assert start.far - start.near == pytest.approx(400, abs=1)
 
 
 def test_stores_leave_at_the_rate_of_writing():
-    # Ten stores of 512 bytes a warp from four warps, 20,480 bytes, at 17 bytes a cycle.
-    assert cycles([Step("STG.E.128")] * 10) == pytest.approx(20480 / 17, rel=0.02)
+    # Ten stores of 512 bytes a warp from four warps, 20,480 bytes, at the 30 bytes a cycle that few SMs have.
+    assert cycles([Step("STG.E.128")] * 10) == pytest.approx(20480 / 30, rel=0.02)
 
 
-def test_loads_wait_for_bandwidth_and_not_at_higher_rates():
-    # 16 loads of 512 bytes by each of four warps: 32 KB an iteration.
-    loop = (*[Step("LDG.E.128", write_barrier=0)] * 16, Step("FADD", wait_mask=1))
-    rates = dataclasses.replace(RATES, dram_bytes_per_cycle=16.0)
-    timing = time_path(WarpPath((), loop), rates, 4, 1)
-    # From memory at 16 bytes a cycle 2048 cycles, at the L2's 32 half of it, at 70 468; then the wait shows less.
-    assert timing.iteration_far[0] == pytest.approx(2048 + 700, rel=0.02)
-    assert [each.bytes_per_cycle for each in timing.faster_far] == [32.0, L2_BYTES_PER_CYCLE_FEW_SMS]
-    assert timing.faster_far[0].iteration[0] == pytest.approx(1024 + 700, rel=0.02)
-    assert timing.few_far is not None and timing.few_far.iteration[0] < timing.faster_far[0].iteration[0]
-    assert from_json(KernelTiming, to_json(timing)) == timing
+def test_loads_come_at_the_rate_that_few_sms_have():
+    # 16 loads of 512 bytes by each of four warps, 32 KB an iteration, at 70 bytes a cycle: 468 cycles and the wait.
+    timing = part(looped(*[Step("LDG.E.128", write_barrier=0)] * 16, Step("FADD", wait_mask=1)), 1)
+    assert timing.near == pytest.approx(468 + 300, rel=0.02)
+    kept = KernelTiming(300, 700, (timing,))
+    assert from_json(KernelTiming, to_json(kept)) == kept
 
 
 def test_short_runs_of_bytes_get_less_of_the_memory_bandwidth():
@@ -81,8 +73,8 @@ def test_short_runs_of_bytes_get_less_of_the_memory_bandwidth():
 
 def test_lines_of_a_gather_are_looked_up_one_a_cycle():
     program = [Step("LDG.E.U8", write_barrier=0)] * 8 + [Step("FADD", wait_mask=1)]
-    close = cycles(program, lines_by_bytes={1: 1})
-    spread = cycles(program, lines_by_bytes={1: 32})
+    close = cycles(program, touched={0: Touch({1: 1})})
+    spread = cycles(program, touched={0: Touch({1: 32})})
     # 8 loads x 4 warps x 31 lines more; the last of them is still waited for.
     assert spread - close == pytest.approx(8 * 4 * 31, rel=0.1)
 
@@ -102,35 +94,43 @@ def test_asynchronous_copies_are_waited_for_by_group():
 
 
 def test_iterations_are_told_from_the_rest():
-    loop = tuple([Step("FADD", stall=4)] * 25)
-    path = WarpPath((Step("FADD", stall=15),) * 4, loop, (Step("EXIT"),), iterations_per_pass=2)
-    timing = time_path(path, RATES, 4, 1)
-    assert timing.iteration_near[0] == pytest.approx(50, abs=1)  # 25 x 4 cycles for two iterations
-    assert timing.start_near[0] == pytest.approx(60, abs=2)  # 4 x 15
+    path = looped(*[Step("FADD", stall=4)] * 25, before=[Step("FADD", stall=15)] * 4, passes=2)
+    assert part(path, 1).near == pytest.approx(50, abs=1)  # 25 x 4 cycles for two iterations
+    assert part(path, 0).near == pytest.approx(60, abs=2)  # 4 x 15
+    assert dict(part(path, 1).unit_cycles)["issue"] == 12.5
 
 
-def test_code_beyond_the_instruction_cache_is_supplied_at_half_rate_to_one_warp():
-    short = WarpPath((), (Step("FADD"),) * 1000, (Step("EXIT"),))
-    long = WarpPath((), (Step("FADD"),) * 4000, (Step("EXIT"),))
-    assert time_path(short, RATES, 4, 1).iteration_near[0] == pytest.approx(1000, rel=0.02)
-    assert time_path(long, RATES, 4, 1).iteration_near[0] == pytest.approx(8000, rel=0.02)
-    assert time_path(long, RATES, 8, 1).iteration_near[0] == pytest.approx(8000, rel=0.02)  # two warps share the supply
+def test_a_loop_inside_another_counts_for_itself():
+    # Outside 10 x 4 cycles, in the outer loop 5 x 8, in the inner one 20 x 2.
+    steps = [*[Step("FADD", stall=4)] * 10, *[Step("FADD", stall=8)] * 5, *[Step("FADD", stall=2)] * 20, Step("EXIT")]
+    path = WarpPath(tuple(steps), (LoopSpan(10, 35, 1), LoopSpan(15, 35, 2)))
+    timing = {each.part: each for each in time_path(path, RATES, 4, 1).parts}
+    assert [round(timing[number].near) for number in (0, 1, 2)] == [40, 40, 40]
+    assert [dict(timing[number].unit_cycles)["issue"] for number in (0, 1, 2)] == [11, 5, 20]
 
 
-def test_residents_share_what_they_both_need_and_hide_what_they_wait_for():
-    waiting = WarpPath((), (Step("LDG.E", write_barrier=0), Step("FADD", wait_mask=1)), (Step("EXIT"),))
-    timing = time_path(waiting, RATES, 4, 2)
-    assert timing.iteration_near[1] < 1.15 * timing.iteration_near[0]
-    busy = WarpPath((), (Step("MUFU.EX2"),) * 50, (Step("EXIT"),))
-    timing = time_path(busy, RATES, 4, 2)
-    assert timing.iteration_near[1] == pytest.approx(2 * timing.iteration_near[0], rel=0.05)
+def test_code_beyond_the_instruction_cache_is_supplied_at_half_rate():
+    short, long = looped(*[Step("FADD")] * 1000), looped(*[Step("FADD")] * 4000)
+    assert part(short, 1).near == pytest.approx(1000, rel=0.02)
+    assert part(long, 1).near == pytest.approx(8000, rel=0.02)
+    assert part(long, 1, num_warps=8).near == pytest.approx(8000, rel=0.02)  # two warps share the supply
+    assert dict(part(long, 1).unit_cycles)["issue"] == 8000
 
 
 def test_spills_that_outgrow_the_l1_are_slower():
-    loop = WarpPath((), (Step("LDL", write_barrier=0), Step("FADD", wait_mask=1)) * 20, (Step("EXIT"),))
+    loop = looped(*(Step("LDL", write_barrier=0), Step("FADD", wait_mask=1)) * 20)
     # 1,000 bytes x 128 threads: one CTA fits 200,000 bytes, two do not.
-    held = time_path(loop, RATES, 4, 2, local_bytes_per_thread=1000, l1_bytes=200_000)
-    assert held.iteration_near[1] > 3 * held.iteration_near[0]
+    fits, outgrown = (part(loop, 1, ctas=n, local_bytes_per_thread=1000, l1_bytes=200_000) for n in (1, 2))
+    assert outgrown.near > 3 * fits.near
+
+
+def test_warpgroup_products_read_their_operands_from_shared_memory():
+    # 64 x 32 x 16 is 16 cycles of a warp at 1024 FLOPs a cycle; its operands, 64 x 16 and 32 x 16 of 2 bytes, take 24
+    # cycles at 128 bytes a cycle; with the first in registers 8, so the products bind.
+    product = Step("HGMMA.64x32x16.F32.BF16")
+    assert dict(part(WarpPath((product,)), 0).unit_cycles)["tensor"] == pytest.approx(24)
+    held = product._replace(from_registers=True)
+    assert dict(part(WarpPath((held,)), 0).unit_cycles)["tensor"] == pytest.approx(16)
 
 
 def test_tensor_instructions_and_their_work():
@@ -142,17 +142,6 @@ def test_tensor_instructions_and_their_work():
     assert [access_bytes(o) for o in ("LDG.E.U8", "LDG.E", "LDG.E.64", "LDG.E.128")] == [1, 4, 8, 16]
     # 16 x 8 x 16 x 2 = 4096 FLOPs at 1024 a cycle are 4 cycles; mma.sync reaches 62 % of it on Hopper.
     assert cycles([Step("HMMA.16816.F32.BF16")] * 10) == pytest.approx(9 * 4 / 0.62, abs=1)
-
-
-def test_residents_between_simulated_counts_are_interpolated():
-    assert residents_to_simulate(1) == (1,)
-    assert residents_to_simulate(3) == (1, 2, 3)
-    assert residents_to_simulate(12) == (1, 2, 3, 4, 8, 12)
-    timing = KernelTiming((1, 2, 4), 300, 700, (10, 20, 40), (10, 20, 40), (1, 2, 4), (3, 4, 6), ())
-    start, iteration = timing.cycles(4, 500)
-    assert start == (10, 20, 30, 40)
-    assert iteration == (2, 3, 4, 5)
-    assert from_json(KernelTiming, to_json(timing)) == timing
 
 
 def test_rates_come_from_the_profile_and_what_is_missing_is_said():

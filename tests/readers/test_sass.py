@@ -6,6 +6,7 @@ import pytest
 from recorded_kernels import recorded, split
 
 from occupancy_cli.errors import InputError, UnknownNameError
+from occupancy_cli.model.sm_simulation import LoopSpan
 from occupancy_cli.readers.sass import loop_mix, main_loop, parse_sass, specialized_warps, warp_path
 
 
@@ -50,10 +51,9 @@ def test_cuobjdump_listings_branch_by_address():
     assert kernel.name == "looped"
     loop = main_loop(kernel)
     assert (loop.first, loop.last) == (1, 3)  # the branch to itself behind EXIT is no loop
-    path = warp_path(kernel, loop)
-    assert [s.opcode for s in path.before] == ["MOV"]
-    assert [s.opcode for s in path.loop] == ["LDG.E", "FADD", "BRA"]
-    assert [s.opcode for s in path.after] == ["EXIT"]
+    path = warp_path(kernel, {loop: (1, 1.0)})
+    assert [s.opcode for s in path.steps] == ["MOV", "LDG.E", "FADD", "BRA", "EXIT"]
+    assert path.loops == (LoopSpan(1, 4, 1),)
 
 
 def test_listings_of_newer_disassemblers_carry_notes_behind_the_operands():
@@ -96,11 +96,11 @@ def test_spills_in_the_loop_are_counted():
 def test_without_a_loop_the_path_is_the_whole_kernel():
     kernel = parse_sass(split(16, 16, 4, once=True)["sass"])
     assert main_loop(kernel) is None
-    path = warp_path(kernel)
-    assert not path.has_loop
+    path = warp_path(kernel, {})
+    assert not path.loops
     # Nothing that may be skipped is left out: the loads of the only tile are there.
-    assert sum(s.opcode == "LDG.E.U8" for s in path.before) == 56
-    assert path.before[-1].opcode == "EXIT"
+    assert sum(s.opcode == "LDG.E.U8" for s in path.steps) == 56
+    assert path.steps[-1].opcode == "EXIT"
 
 
 def test_an_unrolled_loop_counts_a_part_of_a_pass():
@@ -116,7 +116,7 @@ def test_text_without_encodings_gives_a_mix_but_no_path():
     kernel = parse_sass(text)
     loop = main_loop(kernel)
     assert loop_mix(kernel, loop).instructions == 2561
-    assert warp_path(kernel, loop) is None
+    assert warp_path(kernel, {loop: (1, 1.0)}) is None
 
 
 def test_code_moved_out_of_line_is_no_loop():
@@ -145,10 +145,10 @@ def test_code_moved_out_of_line_is_no_loop():
 """
     kernel = parse_sass(text)
     assert [(loop.first, loop.last) for loop in kernel.loops] == [(0, 3)]
-    path = warp_path(kernel, main_loop(kernel))
+    path = warp_path(kernel, {main_loop(kernel): (1, 1.0)})
     # The waiting loop is not part of the way.
-    assert [s.opcode.split(".")[0] for s in path.loop] == ["UTMALDG", "BRA", "HGMMA", "BRA"]
-    assert [s.opcode for s in path.after] == ["EXIT"]
+    assert [s.opcode.split(".")[0] for s in path.steps] == ["UTMALDG", "BRA", "HGMMA", "BRA", "EXIT"]
+    assert path.loops == (LoopSpan(0, 4, 1),)
 
 
 def test_nested_loops_the_one_with_the_products_is_the_main_one():
@@ -166,9 +166,11 @@ def test_nested_loops_the_one_with_the_products_is_the_main_one():
     assert len(kernel.loops) == 2 and kernel.loops[0].holds(kernel.loops[1])
     loop = main_loop(kernel)
     assert kernel.instructions[loop.first].base == "HMMA"
-    path = warp_path(kernel, loop)
-    assert [s.opcode for s in path.before] == ["LDG.E"]
-    assert [s.opcode for s in path.after] == ["STG.E", "BRA", "EXIT"]
+    outer, inner = kernel.loops
+    path = warp_path(kernel, {outer: (1, 1.0), inner: (2, 1.0)})
+    assert [s.opcode.split(".")[0] for s in path.steps] == ["LDG", "HMMA", "BRA", "STG", "BRA", "EXIT"]
+    assert set(path.loops) == {LoopSpan(0, 5, 1), LoopSpan(1, 3, 2)}
+    assert [s.opcode for s in path.own(1)] == ["LDG.E", "STG.E", "BRA"]
 
 
 def test_warp_specialization_is_noticed():
