@@ -211,6 +211,7 @@ class TimedCuda(FakeCuda):
             self.chain_bytes = lines * 128
             return 5.0
         if name.startswith("chase_"):
+            assert values[-1] % 8 == 0
             return self._tell(self._latency(name, function) * values[-1], clock)
         if name.startswith("read_") or name == "write":
             return self._moved(name, ctas, threads, values)
@@ -218,7 +219,7 @@ class TimedCuda(FakeCuda):
             return self._tell(values[1] * 8 * threads * 16 / made.shared_bytes_per_cycle, clock)
         if name.startswith("op_"):
             each = made.issue_cycles if name == "op_issue" else made.fma_cycles
-            return self._tell(values[1] * 32 * (threads // 32) / 4 * each, clock)
+            return self._tell(values[1] * 8 * 32 * (threads // 32) / 4 * each, clock)
         return self._product(name, threads, values)
 
     def _tell(self, cycles: float, clock: float) -> float:

@@ -23,30 +23,37 @@ Where a way to choose cannot tell points apart, its time is the mean of theirs: 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import datetime
 import math
+import multiprocessing
+import os
 import platform
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import yaml
+from kind_code import RecordedService
 
-from occupancy_cli.answers.measured_points import MeasuredKernel, MeasuredRow, measured_kernel
+from occupancy_cli.answers.measured_points import MeasuredRow, measured_kernel, point_of
 from occupancy_cli.answers.times_file import Times, TimesHeader, read_times
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
+from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.launch_time import KernelLaunch
-from occupancy_cli.model.ranking import Scored, score
+from occupancy_cli.model.ranking import Scored, Untimed, time_candidates
 from occupancy_cli.plan.kernel_input import read_kernel_input
+from occupancy_cli.plan.points import Kernel, prepare
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -114,13 +121,20 @@ def judge(times: Times, gpu: GpuProfile, service: CompileService) -> tuple[list[
     whole = replace(times, rows=tuple(replace(m, figures=replace(m.figures, throttled=())) for m in times.rows))
     spec = ROOT / times.header.kernel
     kind = spec.stem
-    measured = measured_kernel(whole, read_kernel_input(str(spec)), gpu, service, same_triton=False)
+    given = read_kernel_input(str(spec))
     role = roles(yaml.safe_load(KINDS.read_text(encoding="utf-8")), kind)
+    notes: list[str] = []
+    try:
+        measured = measured_kernel(whole, given, gpu, service, same_triton=False)
+        kernel, rows, notes = measured.kernel, measured.rows, list(measured.notes)
+    except InputError as bad:  # the model has no answer for this kernel
+        kernel = prepare(given, gpu, service.describe, {}, {})
+        rows = tuple(MeasuredRow(m, point_of(kernel, gpu, m.row), None, bad.problem) for m in whole.usable()[0])
+    timed = predicted(gpu, rows, times.header.cold)
     found = [
-        _judged(kind, times.header, measured, each, gpu, role(each.row), each.measurement.line in held_down)
-        for each in measured.rows
+        _judged(kind, times.header, kernel, each, one, gpu, role(each.row), each.measurement.line in held_down)
+        for each, one in zip(rows, timed, strict=True)
     ]
-    notes = list(measured.notes)
     if held_down:
         notes.append(f"{len(held_down)} of {len(found)} points with the clock held down: of these, choices count alone")
     return found, notes
@@ -129,19 +143,20 @@ def judge(times: Times, gpu: GpuProfile, service: CompileService) -> tuple[list[
 def _judged(
     kind: str,
     header: TimesHeader,
-    measured: MeasuredKernel,
+    kernel: Kernel,
     each: MeasuredRow,
+    timed: Scored | Untimed | None,
     gpu: GpuProfile,
     role: str,
     throttled: bool,
 ) -> Judged:
-    spec, row = measured.kernel.given.spec, each.row
-    scored, why = predicted(gpu, each, header.cold)
+    spec, row = kernel.given.spec, each.row
+    scored = timed if isinstance(timed, Scored) else None
     launches = () if each.candidate is None else each.candidate.launches
     warps = int(each.point.config.get("num_warps", 4))
     fitting = int(row.get("ctas_per_sm") or 0)
     working = math.ceil(math.prod(row["grid"]) / (gpu.sm_count or 1))
-    configs = [{n: v for n, v in c.items() if n not in spec.knobs} for c in measured.kernel.configs]
+    configs = [{n: v for n, v in c.items() if n not in spec.knobs} for c in kernel.configs]
     config = {n: v for n, v in each.point.config.items() if n not in spec.knobs}
     return Judged(
         kind=kind,
@@ -156,7 +171,7 @@ def _judged(
         throttled=throttled,
         predicted_us=None if scored is None else scored.time_us,
         interval_us=None if scored is None else getattr(scored, "interval_us", None),
-        why=why,
+        why=timed.why if isinstance(timed, Untimed) else each.problem,
         roofline_us=total(roofline_us(gpu, launch) for launch in launches),
         waves_us=total(waves_us(gpu, launch) for launch in launches),
         fitting_warps=warps * fitting,
@@ -164,9 +179,11 @@ def _judged(
     )
 
 
-def predicted(gpu: GpuProfile, each: MeasuredRow, cold: bool) -> tuple[Scored | None, str]:
-    """What `occupancy compare` and `recommend` go by: the point's time by the model, or why it has none."""
-    return (None, each.problem) if each.candidate is None else score(gpu, each.candidate, None, cold)
+def predicted(gpu: GpuProfile, rows: Sequence[MeasuredRow], cold: bool) -> list[Scored | Untimed | None]:
+    """What `occupancy compare` and `recommend` go by: the time of each point by the model, or why it has none; None for
+    what cannot launch."""
+    timed = iter(time_candidates(gpu, [r.candidate for r in rows if r.candidate is not None], None, cold))
+    return [None if row.candidate is None else next(timed) for row in rows]
 
 
 def _key(row: Mapping[str, Any], names: Iterable[str]) -> Key:
@@ -333,7 +350,8 @@ def given_config_table(points: Sequence[Judged]) -> str:
             for role in ("fit", "held"):
                 part = [p for p in mine if (p.l2, p.role) == (l2, role)]
                 cells.append(mean_worst(regrets(part, RULES[MODEL], lambda p: (p.case, p.config))))
-        rows.append([kind, *cells])
+        if any(cell != "-" for cell in cells):
+            rows.append([kind, *cells])
     return table(["kind", "warm, fit", "warm, held", "cold, fit", "cold, held"], rows)
 
 
@@ -413,7 +431,7 @@ def tables(points: Sequence[Judged]) -> str:
             part = [p for p in points if (p.l2, p.role) == (l2, role)]
             if part:
                 parts.append(f"## Regret, mean / worst %: {l2} L2, {role} ({meaning})\n\n{regret_table(part)}")
-    if any(p.knobs for p in points):
+    if len({p.knobs for p in points}) > 1:
         parts.append(f"## Regret of the knobs for a given config, mean / worst %\n\n{given_config_table(points)}")
     parts.append(f"## Predicted / measured time, p10 / p50 / p90\n\n{time_table(points)}")
     parts.append(f"## The model's worst choices\n\n{missed_table(points)}")
@@ -434,42 +452,64 @@ def provenance(headers: Sequence[TimesHeader], triton: str) -> str:
     return f"Measured: {on}. Predicted: {platform.machine()} without a GPU, Triton {triton}, {today}."
 
 
-def files_of(folder: Path, kinds: Sequence[str]) -> Iterator[Path]:
-    """The files of times in a folder, in the order of `kinds.yaml`."""
-    known = list(yaml.safe_load(KINDS.read_text(encoding="utf-8")))
-    unknown = [k for k in kinds if k not in known]
-    if unknown:
-        sys.exit(f"--kinds: {', '.join(unknown)} not in {KINDS.name}; it has {', '.join(known)}")
-    for kind in known:
-        if not kinds or kind in kinds:
-            yield from (path for l2 in ("warm", "cold") if (path := folder / f"{kind}.{l2}.jsonl.gz").is_file())
+@dataclass(frozen=True)
+class JudgedKind:
+    """The points of a kind, the headers of its files, what is to be said, and the Triton that compiled for it."""
+
+    points: tuple[Judged, ...]
+    headers: tuple[TimesHeader, ...]
+    notes: tuple[str, ...]
+    triton: str
+
+
+def judge_kind(folder: Path, kind: str, anew: bool) -> JudgedKind | None:
+    """A kind by its files of times in a folder; None where it has none. `anew`: by what the installed Triton compiles,
+    also where the binaries that were timed are recorded."""
+    files = [path for l2 in ("warm", "cold") if (path := folder / f"{kind}.{l2}.jsonl.gz").is_file()]
+    if not files:
+        return None
+    points: list[Judged] = []
+    headers, notes = [], []
+    with CompileService(limits=Limits(120, 8 << 30), jobs=1, cache=ResultCache()) as service:
+        code = folder / f"{kind}.code.json.xz"
+        answers: Any = RecordedService.read(code, service) if code.is_file() and not anew else service
+        for path in files:
+            times = read_times(path)
+            found, said = judge(times, load_gpu(times.header.gpu), answers)
+            points += found
+            headers.append(times.header)
+            notes += [f"- {path.name}: {text}" for text in said]
+    print(f"{kind}: {len(points)} points", file=sys.stderr, flush=True)
+    return JudgedKind(tuple(points), tuple(headers), tuple(notes), str(answers.triton))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=RECORDED, help="of files of times")
     parser.add_argument("--kinds", default="", help="only these, separated by commas")
-    parser.add_argument("--jobs", type=int, help="compiles at once; default: the cores")
+    parser.add_argument("--compile", action="store_true", help="with the installed Triton, not the recorded binaries")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="kinds at once")
     parser.add_argument("--write", action="store_true", help=f"put the text into {RESULT.relative_to(ROOT)}")
     given = parser.parse_args()
-    points: list[Judged] = []
-    headers, notes = [], []
-    with CompileService(limits=Limits(120, 8 << 30), jobs=given.jobs, cache=ResultCache()) as service:
-        triton = service.triton
-        for path in files_of(given.folder, [k for k in given.kinds.split(",") if k]):
-            times = read_times(path)
-            found, said = judge(times, load_gpu(times.header.gpu), service)
-            points += found
-            headers.append(times.header)
-            notes += [f"- {path.name}: {text}" for text in said]
-            print(f"{path.name}: {len(found)} points", file=sys.stderr, flush=True)
-    if not points:
+    known = list(yaml.safe_load(KINDS.read_text(encoding="utf-8")))
+    kinds = [k for k in given.kinds.split(",") if k] or known
+    unknown = [k for k in kinds if k not in known]
+    if unknown:
+        sys.exit(f"--kinds: {', '.join(unknown)} not in {KINDS.name}; it has {', '.join(known)}")
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(given.jobs, context) as pool:
+        asked = [pool.submit(judge_kind, given.folder, kind, given.compile) for kind in kinds]
+        found = [judged for each in asked if (judged := each.result()) is not None]
+    if not found:
         print(f"{given.folder}: no file of times of these kinds", file=sys.stderr)
         return 2
-    head = f"# How the model does on kinds of kernels\n\n{__doc__.strip()}\n\n{provenance(headers, triton)}\n"
-    text = "\n".join(
-        [head, tables(points), *(["## Left out, and what else is to be said\n", *notes, ""] if notes else [])]
-    )
+    notes = [text for judged in found for text in judged.notes]
+    tritons = dict.fromkeys(judged.triton for judged in found)
+    whence = provenance([h for judged in found for h in judged.headers], " and ".join(tritons))
+    head = f"# How the model does on kinds of kernels\n\n{__doc__.strip()}\n\n{whence}\n"
+    text = f"{head}\n{tables([p for judged in found for p in judged.points])}"
+    if notes:
+        text += "\n## What else is to be said\n\n" + "\n".join(notes) + "\n"
     print(text)
     if given.write:
         RESULT.write_text(text, encoding="utf-8")

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import judge_kinds
 import pytest
+import yaml
 from judge_kinds import RULES, Judged
+from kind_code import RecordedService
 
 from occupancy_cli.answers.compare import compare
+from occupancy_cli.answers.measured_points import measured_kernel
 from occupancy_cli.answers.times_file import KernelSource, read_times, sources_sha256
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.worker_client import Limits
@@ -181,3 +184,41 @@ def test_a_file_of_times_is_judged_as_compare_judges_it(tmp_path: Path) -> None:
     assert of_model.mean == pytest.approx(sum(m or 0.0 for m in mine) / 2)
     text = judge_kinds.tables(points)
     assert "warm L2, fit" in text and "warm L2, held" in text and "cold L2" not in text
+
+
+# ---- What is recorded.
+
+RECORDED = sorted(p.name.partition(".")[0] for p in judge_kinds.RECORDED.glob("*.code.json.xz"))
+
+
+def test_every_kind_is_recorded_with_its_times_and_its_binaries() -> None:
+    listed = list(yaml.safe_load(judge_kinds.KINDS.read_text(encoding="utf-8")))
+    assert sorted(listed) == RECORDED
+    for kind in listed:
+        for l2 in ("warm", "cold"):
+            times = read_times(judge_kinds.RECORDED / f"{kind}.{l2}.jsonl.gz")
+            assert times.header.device == "NVIDIA H200" and times.header.cold == (l2 == "cold")
+            role = judge_kinds.roles({kind: yaml.safe_load(judge_kinds.KINDS.read_text())[kind]}, kind)
+            assert {role(m.names) for m in times.rows} <= {"fit", "held"}
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+@pytest.mark.parametrize("kind", ["embedding_gather", "gemm_split_k"])
+def test_recorded_binaries_answer_for_every_point(kind: str) -> None:
+    """What was timed is found for each point, and is what the driver said of it: registers, spills, shared bytes."""
+    gpu, times = load_gpu("h200"), read_times(judge_kinds.RECORDED / f"{kind}.warm.jsonl.gz")
+    with CompileService(limits=Limits(120, 0), jobs=1) as service:
+        recorded = RecordedService.read(judge_kinds.RECORDED / f"{kind}.code.json.xz", service)
+        measured = measured_kernel(
+            times, read_kernel_input(str(KERNELS / f"{kind}.yaml")), gpu, recorded, same_triton=True
+        )
+        assert service.compiled == 0
+    assert len(measured.rows) == len(times.usable()[0])
+    for each in measured.rows:
+        assert each.candidate is not None
+        held, row = each.candidate.launches[0].resources, each.row
+        assert (held.registers_per_thread, held.shared_bytes) == (row["regs"], row["smem"])
+        assert held.spill_bytes == 4 * row.get("spills", 0)
+        assert each.candidate.launches[0].occupancy.ctas_per_sm == row["ctas_per_sm"]
+        assert each.candidate.launches[0].work.timing is not None

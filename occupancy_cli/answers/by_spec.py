@@ -1,4 +1,4 @@
-"""`analyze`, `recommend` and `check` of whatever a spec holds: configs of a kernel, or tables of configs.
+"""`analyze` and `recommend` of whatever a spec holds: configs of a kernel, or tables of configs.
 
 A table names the GPU of each of its files, so for one the GPU counts only where a person asked for it.
 """
@@ -110,20 +110,3 @@ def _tables(
 
     asked = [gpu.profile() for gpu in gpus if gpu.asked]
     return analyze_tables(given, asked or None, gpus[0].resolve, service, sets, command=command)
-
-
-def check_specs(
-    specs: Sequence[KernelInput],
-    gpus: Sequence[str],
-    default: AskedGpu,
-    service: CompileService,
-    sets: Mapping[str, Setting],
-) -> Report:
-    """The Report of `check`: on `gpus`, else on those of each spec, else on `default` (tables: on their files' own)."""
-    from occupancy_cli.answers.check import check
-
-    def gpus_of(one: KernelInput) -> list[GpuProfile]:
-        fall_back = [] if isinstance(one.spec.configs, ConfigTable) else [default.name]
-        return [default.resolve(name) for name in gpus or one.spec.check.gpus or fall_back]
-
-    return check([(one, gpus_of(one)) for one in specs], service, sets, default.resolve)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from occupancy_cli.data_files import DEFAULT_GPU as DEFAULT_GPU
 from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from occupancy_cli.answers.recommend import Workload
     from occupancy_cli.gpu.profiles import GpuProfile
     from occupancy_cli.spec.settings import Setting
-
-DEFAULT_GPU = "rtx-pro-6000"
 
 
 class Format(str, enum.Enum):

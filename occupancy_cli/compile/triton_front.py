@@ -166,18 +166,20 @@ def unhashed_installation() -> Iterator[None]:
             module.triton_key = original
 
 
-def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | None) -> dict[str, Any]:
+def compile_launch(
+    kernel: Any, values: Mapping[str, Any], *, stop_above: int | None, keep_allocated: bool = False
+) -> dict[str, Any]:
     """Compile one launch for the active target.
 
     `values` holds every argument, constexpr and launch option by name. The compile ends after shared-memory allocation
     when that needs more than `stop_above` bytes (-1: always; None: never). Returns plain data: `shared_bytes`,
-    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`
-    and, of a compile that went on, `cubin` (bytes), `ttgir` and the kernel's `name`. Raises what Triton raises, and
-    `EarlyStopUnavailable` where this Triton cannot be watched.
+    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`, with `keep_allocated` the IR behind the allocation
+    as `allocated`, and, of a compile that went on, `cubin` (bytes), `ttgir` and the kernel's `name`. Raises what Triton
+    raises, and `EarlyStopUnavailable` where this Triton cannot be watched.
     """
     _, jit = layers(kernel)
     require_early_stop()
-    allocation = Allocation(stop_above)
+    allocation = Allocation(stop_above, keep_text=keep_allocated)
     _forget_other_targets(jit)
     try:
         with watching_allocation(allocation), _types_told(jit, values):
@@ -188,8 +190,9 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
             "num_warps": allocation.num_warps,
             "num_ctas": int(values.get("num_ctas", 1)),
             "tmem_columns": allocation.tmem_columns,
+            "allocated": allocation.text,
         }
-    return _compiled(compiled)
+    return {**_compiled(compiled), "allocated": allocation.text}
 
 
 @contextlib.contextmanager

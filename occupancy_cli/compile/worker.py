@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -26,9 +26,11 @@ from typing import Any, TypeVar
 
 from occupancy_cli.compile import failure_reasons, worker_channel
 from occupancy_cli.compile.kernel_record import (
+    EXPLANATION_VERSION,
     Autotune,
     ConfigValue,
     Dependencies,
+    KeptExplanation,
     KeptTimes,
     KernelDescription,
     KernelRecord,
@@ -331,7 +333,9 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     triton_front.install_driver(request.target)
     notes: list[str] = []
     try:
-        result = triton_front.compile_launch(kernel, values, stop_above=request.stop_above)
+        result = triton_front.compile_launch(
+            kernel, values, stop_above=request.stop_above, keep_allocated=request.explain
+        )
     except triton_front.EarlyStopUnavailable as why:
         notes.append(f"{why}; compiled in full instead")
         result = triton_front.compile_plainly(kernel, values)
@@ -342,8 +346,9 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
         num_ctas=result["num_ctas"],
         tmem_columns=result["tmem_columns"],
     )
+    explanation = _explanation(result) if request.explain and result.get("allocated") else None
     if "cubin" not in result:
-        return KernelRecord(resources, tuple(notes)), None
+        return KernelRecord(resources, tuple(notes), explanation=explanation), None
     found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
     if result["name"] not in found:
         raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
@@ -371,7 +376,22 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
         file = Path(message.keep_in) / f"{request.key()}.cubin"
         file.write_bytes(result["cubin"])
         binary = Binary(str(file), result["name"])
-    return KernelRecord(resources, tuple(notes), times=times), binary
+    return KernelRecord(resources, tuple(notes), times=times, explanation=explanation), binary
+
+
+def _explanation(result: Mapping[str, Any]) -> KeptExplanation:
+    """Where the resources of a compile go, from the IR behind its allocation pass and its cubin."""
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.loading import module_loading
+
+    tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
+    with module_loading.left_aside():
+        from occupancy_cli.compile.explaining import read_explanation
+
+        read = read_explanation(
+            result["allocated"], result.get("cubin"), result.get("ttgir", ""), result.get("name", ""), tools
+        )
+    return KeptExplanation(to_json(read), EXPLANATION_VERSION)
 
 
 def is_written_by_compiler(source: KernelSource) -> bool:

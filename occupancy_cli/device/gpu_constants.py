@@ -46,7 +46,24 @@ CHASE_STEPS = 20_000
 FAR_BYTES = 512 << 20
 NEAR_LATENCY_MARGIN = 1.25
 """A latency this many times the L2's near one is past what the near half holds."""
-L2_PROBES = (1 / 8, 1 / 4, 3 / 8, 7 / 16, 1 / 2, 9 / 16, 5 / 8, 3 / 4, 7 / 8, 15 / 16, 1, 9 / 8, 5 / 4, 3 / 2, 2)
+L2_PROBES = (
+    1 / 8,
+    1 / 4,
+    3 / 8,
+    7 / 16,
+    1 / 2,
+    9 / 16,
+    5 / 8,
+    3 / 4,
+    7 / 8,
+    15 / 16,
+    1,
+    17 / 16,
+    9 / 8,
+    5 / 4,
+    3 / 2,
+    2,
+)
 """Footprints of a chain of loads, in parts of the L2."""
 L1_PROBE_BYTES = 8_192
 STREAM_THREADS, PART_THREADS, PART_BYTES = 256, 1_024, 131_072
@@ -299,7 +316,7 @@ def _l2_capacity(timer: KernelTimer, facts: Facts, region: Region, found: Consta
     ):
         held = crossing(points, level)
         if held is not None:
-            found.numbers[name] = Number(round(held), step, how)
+            found.numbers[name] = Number(min(round(held), facts.l2_bytes), step, how)
 
 
 # ---- Bandwidths.
@@ -389,10 +406,10 @@ def _l2(timer: KernelTimer, facts: Facts, region: Region, found: Constants) -> N
     found.numbers |= {
         "l2_read_bytes_per_cycle": per_cycle(best, sms, f"all SMs read {size:,} bytes between them"),
         "l2_read_few_sms_bytes_per_cycle": per_cycle(
-            parts("read_4", few_sms, few_sms), few_sms, f"{few_sms} SMs read, each {PART_BYTES:,} bytes of its own"
+            parts("read_8", few_sms, few_sms), few_sms, f"{few_sms} SMs read, each {PART_BYTES:,} bytes of its own"
         ),
         "l2_read_same_bytes_per_cycle": per_cycle(
-            parts("read_4", sms, same), sms, f"all SMs read, in {same} groups, each the same {PART_BYTES:,} bytes"
+            parts("read_8", sms, same), sms, f"all SMs read, in {same} groups, each the same {PART_BYTES:,} bytes"
         ),
         "l2_write_bytes_per_cycle": per_cycle(steady_gbps(timer, few, many), sms, f"all SMs write {size:,} bytes"),
         "l2_write_few_sms_bytes_per_cycle": per_cycle(

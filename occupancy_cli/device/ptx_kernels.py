@@ -22,8 +22,11 @@ VECTOR_BYTES = 16
 UNROLLED = (1, 2, 4, 8)
 """How many loads of a thread the kernels `read_1` to `read_8` have in flight."""
 
-OP_CHAINS, OP_UNROLLED = 8, 4
-"""Independent chains of a thread, and instructions of each in a round, in the kernels `op_*`."""
+OP_CHAINS, OP_UNROLLED = 8, 32
+"""Independent chains of a thread, and instructions of each in a round, in the kernels `op_*`: so many that counting
+rounds takes no part."""
+CHASE_UNROLLED = 8
+"""Loads of a chain between two steps of its counter, which a short latency would not hide."""
 MMA_CHAINS = 8
 SHARED_LOADS = 8
 SHARED_POOL_BYTES = 16_384
@@ -241,7 +244,8 @@ def _chain() -> str:
 
 
 def _chase(name: str, how: str) -> str:
-    """Loads whose address is what the one before loaded: `warm` of them, then `steps` that are timed."""
+    """Loads whose address is what the one before loaded: `warm` of them, then `steps` that are timed, a multiple of
+    `CHASE_UNROLLED`."""
     load = f"ld.global.{how}.u64 %d4, [%d4];"
     return _entry(
         name,
@@ -258,8 +262,8 @@ def _chase(name: str, how: str) -> str:
             "mov.u64 %d5, %d3;",
             *_START,
             "STEP:",
-            load,
-            "sub.u64 %d5, %d5, 1;",
+            *[load] * CHASE_UNROLLED,
+            f"sub.u64 %d5, %d5, {CHASE_UNROLLED};",
             "setp.ne.u64 %p0, %d5, 0;",
             "@%p0 bra STEP;",
             "cvt.u32.u64 %r0, %d4;",
@@ -287,8 +291,8 @@ def _chase_shared() -> str:
             *links,
             *_START,
             "STEP:",
-            "ld.volatile.shared.u32 %r0, [%r0];",
-            "sub.u64 %d1, %d1, 1;",
+            *["ld.volatile.shared.u32 %r0, [%r0];"] * CHASE_UNROLLED,
+            f"sub.u64 %d1, %d1, {CHASE_UNROLLED};",
             "setp.ne.u64 %p0, %d1, 0;",
             "@%p0 bra STEP;",
             *_used("%r0", "%d0"),

@@ -22,7 +22,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from occupancy_cli.data_files import shipped_dir
+from occupancy_cli.data_files import DEFAULT_GPU, shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError, nearest, unknown_name
 from occupancy_cli.gpu.gpu_names import normalized, parse_compute_capability, why_not_covered
 from occupancy_cli.gpu.gpu_profile import (
@@ -60,7 +60,6 @@ __all__ = [
 ]
 
 PROFILE_DIRS_VARIABLE = "OCCUPANCY_HW_PROFILES"
-DEFAULT_GPU = "rtx-pro-6000"
 
 
 def search_dirs(profile_dirs: Sequence[Path | str] = ()) -> tuple[Path, ...]:

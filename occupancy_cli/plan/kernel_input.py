@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,18 +84,26 @@ def read_kernel_input(
         return _from_spec(by_name[text], arguments, grid, signature)
     if ":" not in text:
         raise _no_kernel(text, path, list(by_name))
-    ref = parse_ref(text, Path.cwd())
     parsed: dict[str, Argument] = {}
     for given in arguments:
         name, argument = parse_argument(given)
         if name in parsed:
             raise InputError(f"{name} is given twice", where=f"--arg {given}")
         parsed[name] = argument
-    constexprs: dict[str, Any] = {}
-    if signature is not None:
-        signed, constexprs = _signed(ref, signature)
-        parsed = signed | parsed
-    parsed = _stated(ref, parsed) | parsed
+    return input_without_spec(text, parsed, None if grid is None else split_axes(grid), signature)
+
+
+def input_without_spec(
+    text: str, given: Mapping[str, Argument], grid: Sequence[str] | None, signature: str | None = None
+) -> KernelInput:
+    """A kernel by its reference (`path/to/file.py:kernel`), its arguments and the expressions of its grid's axes.
+
+    `signature` gives all parameters, as Triton's `tools.compile` takes them; `given` come before it.
+    """
+    ref = parse_ref(text, Path.cwd())
+    signed, constexprs = _signed(ref, signature) if signature is not None else ({}, {})
+    given = {**signed, **given}
+    parsed = _stated(ref, given) | given
     # An argument with a number is a name too: --grid may use it, --set may change it.
     shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
     named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
@@ -108,7 +116,7 @@ def read_kernel_input(
         "configs": "autotune",
     }
     if grid is not None:
-        data["grid"] = [_number(axis) for axis in split_axes(grid)]
+        data["grid"] = [_number(axis) for axis in grid]
     return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
 
 

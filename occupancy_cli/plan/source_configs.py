@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,18 +162,23 @@ def file_to_load(path: Path, kernel: str) -> Path:
         raise InputError(str(bad), where=str(path)) from None
     if text is None:
         return path
-    digest = hashlib.sha256(f"{path}\n{text}".encode()).hexdigest()[:16]
-    stem = re.sub(r"\W", "_", path.stem)
+    return written_source(text, path.stem, str(path))
+
+
+def written_source(text: str, stem: str, origin: str) -> Path:
+    """A file that holds `text`, the source of a kernel of `origin` that no file has, under a name of its content."""
+    digest = hashlib.sha256(f"{origin}\n{text}".encode()).hexdigest()[:16]
+    stem = re.sub(r"\W", "_", stem)
     made = default_cache_dir() / "sources" / digest / f"{stem}.py"
     try:
         if not made.is_file() or made.read_text(encoding="utf-8") != text:
             made.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = made.with_suffix(f".{os.getpid()}")
+            part = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
             part.write_text(text, encoding="utf-8")
             part.replace(made)
     except OSError as bad:
         problem = f"its module cannot be written to {made.parent}: {bad.strerror or bad}"
         raise InputError(
-            problem, where=str(path), hint="Set OCCUPANCY_CACHE_DIR to a folder that can be written."
+            problem, where=origin, hint="Set OCCUPANCY_CACHE_DIR to a folder that can be written."
         ) from None
     return made

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from occupancy_cli.errors import InputError, nearest, unknown_name
@@ -46,7 +47,8 @@ TYPE_ALIASES = {
 }
 DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
 """Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
-_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable")
+_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable", "Budgets")
+_building = threading.Lock()
 _DESCRIPTOR = re.compile(r"tensordesc<(?P<element>\w+)\[(?P<shape>[^\[\]]+)\]>$")
 _COMMA = re.compile(r",(?![^()]*\))")
 
@@ -54,7 +56,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max
 Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A part of a file that people write: a key that it does not know is an error."""
+
     # Built when first used: a run validates `KernelSpecFile`, which has the others inside it.
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
@@ -103,7 +107,7 @@ def _element(name: str) -> str:
     return name
 
 
-class Argument(_Strict):
+class Argument(Strict):
     """One run-time argument of the kernel (constexpr parameters are not listed here)."""
 
     type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[BLOCK_M, 64]>")
@@ -117,14 +121,14 @@ class Argument(_Strict):
         return canonical_type(value)
 
 
-class Shape(_Strict):
+class Shape(Strict):
     """A number that the workload decides (batch, heads, ...)."""
 
     default: int | float
     help: str = ""
 
 
-class EachValue(_Strict):
+class EachValue(Strict):
     """Candidate values made by counting: `value` for every `name` from `from` to `to`."""
 
     name: Name = Field(alias="for")
@@ -133,7 +137,7 @@ class EachValue(_Strict):
     value: Scalar
 
 
-class Knob(_Strict):
+class Knob(Strict):
     """Something a person sets: an environment variable of the server, or a constexpr."""
 
     default: Scalar = Field(description="a number, or an expression over shapes, facts of the GPU and the knobs before")
@@ -152,13 +156,13 @@ class Knob(_Strict):
         return name
 
 
-class ConfigProduct(_Strict):
+class ConfigProduct(Strict):
     """Every combination of the values given."""
 
     product: dict[Name, Annotated[list[int | float | bool | str], Field(min_length=1)]]
 
 
-class ConfigTable(_Strict):
+class ConfigTable(Strict):
     """JSON files from batch to config, as vLLM and SGLang ship them; the names in a file's name may be used too."""
 
     table: str = Field(
@@ -180,14 +184,14 @@ class ConfigTable(_Strict):
     )
 
 
-class Ragged(_Strict):
+class Ragged(Strict):
     """Iterations of a CTA whose request has `length` tokens, for `--lengths`; may use pid0, pid1, pid2 too."""
 
     axis: int = Field(0, ge=0, le=2, description="grid axis that counts requests")
     iterations: Scalar
 
 
-class Work(_Strict):
+class Work(Strict):
     """Work of one CTA, where the kernel's IR does not tell. Expressions may also use pid0, pid1, pid2."""
 
     iterations: Scalar | None = Field(None, description="iterations of the main loop of CTA (pid0, pid1, pid2)")
@@ -210,7 +214,7 @@ class Work(_Strict):
     pipeline_depth: Scalar | None = None
 
 
-class Launch(_Strict):
+class Launch(Strict):
     """One kernel and how it is launched."""
 
     kernel: str = Field(description="path/to/file.py:kernel (relative to this file) or package.module:kernel")
@@ -225,17 +229,55 @@ class Launch(_Strict):
     work: Work = Field(default_factory=Work.model_construct)
 
 
-class Budgets(_Strict):
+class Budgets(Strict):
     """What `occupancy check` holds the configs to, beside the shared-memory cap."""
 
+    gpus: list[str] = Field(default_factory=list, description="GPUs that these budgets are for; none: all")
+    configs: list[dict[Name, Any]] = Field(
+        default_factory=list, description="configs that they are for, by any of these values; none: all"
+    )
+    batches: list[int] = Field(
+        default_factory=list, description="batches that waves and time are looked at; none: the shape's own value"
+    )
+    fits: Literal["each", "one"] | None = Field(
+        None, description="each: every config in use must fit (the default); one: at least one of them must"
+    )
     max_shared_bytes: int | None = Field(None, ge=0)
     max_registers_per_thread: int | None = Field(None, ge=1)
     max_spill_bytes: int | None = Field(None, ge=0)
     min_ctas_per_sm: int | None = Field(None, ge=1)
     min_warps_per_sm: int | None = Field(None, ge=1)
+    min_wave_efficiency: float | None = Field(
+        None, gt=1, le=100, description="percent of the SMs' CTA slots that the launch keeps busy: 80"
+    )
+    max_predicted_time_us: float | None = Field(None, gt=0, description="of the launch and what follows it")
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _gpu_names(cls, value: Any) -> Any:
+        return gpu_names(value)
+
+    @field_validator("batches")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(n < 1 for n in value):
+            raise ValueError(f"a batch is 1 or more, not {min(value)}")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "max_bank_conflict_ways" in value:
+            raise ValueError("max_bank_conflict_ways cannot be held: bank conflicts are not read from compiled kernels")
+        return value
 
 
-class Check(_Strict):
+def gpu_names(value: Any) -> Any:
+    """5090 and 12.0 are names of GPUs too, whatever YAML takes them for."""
+    return [str(v) if isinstance(v, (int, float)) else v for v in value] if isinstance(value, list) else value
+
+
+class Check(Strict):
     """What `occupancy check` looks at."""
 
     gpus: list[str] = Field(default_factory=list, description="GPUs whose cap must hold; default: the command's")
@@ -243,13 +285,14 @@ class Check(_Strict):
     @field_validator("gpus", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
-        """5090 and 12.0 are names of GPUs too, whatever YAML takes them for."""
-        return [str(v) if isinstance(v, (int, float)) else v for v in value] if isinstance(value, list) else value
+        return gpu_names(value)
 
     use: Literal["all"] | list[dict[Name, Any]] = Field(
         "all", description="the configs that are used: all, or those that match any of these values"
     )
-    budgets: Budgets = Field(default_factory=Budgets.model_construct)
+    budgets: Budgets | list[Budgets] = Field(
+        default_factory=Budgets.model_construct, description="budgets, or a list of them, of which a later one wins"
+    )
 
 
 class KernelSpecFile(Launch):
@@ -284,10 +327,15 @@ def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
     """Read and validate a spec; one `InputError` naming file, line, key, value and the nearest valid key."""
     document = load_yaml(path)
     _check_filled(document)
+    return checked_spec(document), document
+
+
+def checked_spec(document: Document) -> KernelSpecFile:
+    """A document as a spec, its expressions and launch options looked at too."""
     spec = validate(document)
     _check_expressions(spec, document)
     _check_options(spec, document)
-    return spec, document
+    return spec
 
 
 def _check_options(spec: KernelSpecFile, document: Document) -> None:
@@ -339,26 +387,35 @@ def validate(document: Document) -> KernelSpecFile:
         problem = f"schema is {data.get('schema')!r}" if "schema" in data else "the key `schema` is missing"
         raise InputError(problem, where=document.where(("schema",)), hint=f"This version reads `schema: {SCHEMA}`.")
     data = _expand(data)
-    _build()
+    build_models()
     try:
         return KernelSpecFile.model_validate(data)
     except ValidationError as bad:
-        raise _as_input_error(bad, document) from None
+        raise input_error(bad, document) from None
 
 
-def _build() -> None:
+def build_models() -> None:
     """Set the models up, once, without pydantic's plugins: to find some it reads what every installed package says."""
-    if KernelSpecFile.__pydantic_complete__:
-        return
-    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
-    try:
-        KernelSpecFile.model_rebuild()
-    finally:
-        if before is None:
-            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
-        else:
-            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+    with _building:  # of two threads the second would take the first's setting for the user's
+        if KernelSpecFile.__pydantic_complete__:
+            return
+        before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+        try:
+            KernelSpecFile.model_rebuild()
+        finally:
+            if before is None:
+                del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+            else:
+                os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+
+
+def _new_lock() -> None:
+    global _building
+    _building = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)  # another thread of the parent may have held it
 
 
 def _expand(data: dict[str, Any]) -> dict[str, Any]:
@@ -378,7 +435,10 @@ def _copied(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [i for i in data[key] if isinstance(i, dict)]
 
 
-def _as_input_error(bad: ValidationError, document: Document) -> InputError:
+def input_error(bad: ValidationError, document: Document, root: type[BaseModel] | None = None) -> InputError:
+    """What pydantic found wrong with a document whose schema is `root` (None: a spec's), as one sentence."""
+    root = root or KernelSpecFile
+
     def place(error: Any) -> KeyPath:
         *inside, last = error["loc"] or ("",)
         # An unknown or missing key stands last, whatever its name looks like.
@@ -388,14 +448,14 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
 
     # A key that one member of a union does not know may be another member's own.
     every = bad.errors(include_url=False)
-    errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])]
+    errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(root, place(e)[:-1])]
     # Of a union's several complaints the one furthest inside speaks of what was meant.
     error = max(errors or every, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden", e["type"] != "missing"))
     at = place(error)
     value = error.get("input")
     shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
     if error["type"] == "extra_forbidden":
-        valid = _keys_at(at[:-1])
+        valid = _keys_at(root, at[:-1])
         close = nearest(str(at[-1]), valid)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"Valid keys: {', '.join(sorted(valid))}"
         return InputError(f"unknown key {at[-1]!r}", where=document.where(at), hint=hint)
@@ -407,7 +467,7 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
         return InputError(f"has {counts['actual_length']} values, {allowed} are needed", where=document.where(at))
     if error["type"] in ("literal_error", "model_type", "dict_type"):
         # Of a choice among several forms pydantic names one.
-        form, keys = _form_at(at), _keys_at(at)
+        form, keys = _form_at(root, at), _keys_at(root, at)
         if form or keys:
             form = form or f"a mapping with the keys {', '.join(keys)}"
             given = "a list" if isinstance(value, list) else repr(value)[:60]
@@ -420,16 +480,16 @@ def _is_union_tag(part: str) -> bool:
     return part in _UNION_TAGS or "[" in part
 
 
-def _keys_at(at: KeyPath) -> list[str]:
+def _keys_at(root: type[BaseModel], at: KeyPath) -> list[str]:
     """The valid keys of the mapping at `at`."""
-    return list(_fields_in(_models_at(at)))
+    return list(_fields_in(_models_at(root, at)))
 
 
-def _form_at(at: KeyPath) -> str:
+def _form_at(root: type[BaseModel], at: KeyPath) -> str:
     """What the schema says of the key at `at`, or of the list there; nothing for a name inside a mapping of names."""
     while at and isinstance(at[-1], int):
         at = at[:-1]
-    field = _fields_in(_models_at(at[:-1])).get(str(at[-1])) if at else None
+    field = _fields_in(_models_at(root, at[:-1])).get(str(at[-1])) if at else None
     if field is None:
         return ""
     if get_origin(field.annotation) is dict and not field.description:
@@ -437,9 +497,9 @@ def _form_at(at: KeyPath) -> str:
     return field.description or ""
 
 
-def _models_at(at: KeyPath) -> list[type[BaseModel]]:
+def _models_at(root: type[BaseModel], at: KeyPath) -> list[type[BaseModel]]:
     """What the value at `at` may be, by walking the models."""
-    models: list[type[BaseModel]] = [KernelSpecFile]
+    models: list[type[BaseModel]] = [root]
     for part in at:
         if isinstance(part, int):
             continue

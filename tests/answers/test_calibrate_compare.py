@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from report_schema import valid_report
-from split_sum import FormulaTimer, machine, write_kernel
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.calibrate import SCHEMA, calibrate, read_calibration, spread
@@ -31,6 +30,7 @@ from occupancy_cli.model.split_rules import (
     target_floor,
 )
 from occupancy_cli.plan.kernel_input import read_kernel_input
+from testing.split_sum import FormulaTimer, machine, write_kernel
 
 H200 = load_gpu("h200")
 
@@ -63,6 +63,7 @@ def measured(spec: Path) -> Path:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_calibration_brings_predictions_to_the_times(spec: Path, measured: Path) -> None:
     with service() as one:
         fitted = calibrate(read_times(measured), read_kernel_input(str(spec)), H200, one)
@@ -81,6 +82,7 @@ def test_calibration_brings_predictions_to_the_times(spec: Path, measured: Path)
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_comparison_knows_the_best(spec: Path, measured: Path) -> None:
     with service() as one:
         found = compare(read_times(measured), read_kernel_input(str(spec)), H200, one)
@@ -101,6 +103,7 @@ def test_comparison_knows_the_best(spec: Path, measured: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_times_of_something_else_are_refused(spec: Path, measured: Path) -> None:
     times = read_times(measured)
     given = read_kernel_input(str(spec))
@@ -121,6 +124,7 @@ def test_times_of_something_else_are_refused(spec: Path, measured: Path) -> None
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
     out = tmp_path / "calibration.yaml"
     result = CliRunner().invoke(app, ["calibrate", str(measured), "-o", str(out)])

@@ -194,6 +194,7 @@ def test_what_launches_give_is_not_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -226,6 +227,7 @@ def test_the_example_is_what_init_writes_with_its_guesses_set_right() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_the_example_analyzes() -> None:
     done = run(
         "analyze", "rms_norm.yaml", "--set", "num_warps=8", "--set", "num_stages=1", "--format", "json",

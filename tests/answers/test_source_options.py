@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from locations import ROOT
 
-pytestmark = pytest.mark.compiles
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
 
 HEAD = "import triton\nimport triton.language as tl\n"
 BODY = """

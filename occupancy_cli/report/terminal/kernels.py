@@ -25,6 +25,10 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
         kernels = [_side_by_side(kernels, report)]
     for kernel in kernels:
         yield from _kernel(report, kernel, console.width)
+        if any(config.shared_map is not None for config in kernel.configs):
+            from occupancy_cli.report.terminal import explained
+
+            yield from explained.lines(kernel, console.width, view)
 
 
 def _side_by_side(kernels: list[Kernel], report: Report) -> Kernel:
