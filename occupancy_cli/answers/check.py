@@ -32,6 +32,7 @@ from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.plan.changed_files import ChangedFiles
 from occupancy_cli.plan.check_selection import SelectedKernel, Selection, shown_path
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.budget_layers import (
     BUDGETS_OF_SHARED_MEMORY,
@@ -159,6 +160,11 @@ class _Planned:
             for each in (point, *batches.values()):
                 for launch in each.launches:
                     yield launch.request if wanted is None else replace(launch.request, time_on=wanted)
+
+    def analyzed(self, point: Point, outcomes: Iterator[CompileOutcome]) -> AnalyzedPoint:
+        """A point with the next of the outcomes; a launch that no GPU takes is a failed one."""
+        compiled = tuple(next(outcomes) for _ in point.launches)
+        return AnalyzedPoint(*settled_point(self.kernel.given, self.gpu, point, compiled), self.timed)
 
 
 class _Run:
@@ -295,11 +301,8 @@ class _Run:
         one_is_enough = False
         places = config_places(planned.kernel, planned.selected)
         for point, at_batches in zip(planned.points, planned.at_batches, strict=True):
-            analyzed = AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), planned.timed)
-            more = {
-                batch: AnalyzedPoint(p, tuple(next(outcomes) for _ in p.launches), planned.timed)
-                for batch, p in at_batches.items()
-            }
+            analyzed = planned.analyzed(point, outcomes)
+            more = {batch: planned.analyzed(p, outcomes) for batch, p in at_batches.items()}
             self.everything += [analyzed, *more.values()]
             values = {**point.knobs, **point.config}
             used = _is_used(planned.selected, values)

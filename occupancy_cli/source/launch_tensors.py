@@ -44,9 +44,9 @@ def passed_at_launch(tree: ast.Module, names: Collection[str], parameters: Seque
     """By parameter what the launches of a kernel (called one of `names`) say; the first that says something counts."""
     found: dict[str, Passed] = {}
     for function in (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))):
-        for call in _launches(function, names):
+        for call, arguments in _launches(function, names):
             seen = _Function(function, call.lineno)
-            given = dict(zip(parameters, call.args, strict=False))
+            given = dict(zip(parameters, arguments, strict=False))
             given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
             for name, value in given.items():
                 said = seen.passed(value)
@@ -57,12 +57,15 @@ def passed_at_launch(tree: ast.Module, names: Collection[str], parameters: Seque
     return found
 
 
-def _launches(function: ast.AST, names: Collection[str]) -> Iterator[ast.Call]:
+def _launches(function: ast.AST, names: Collection[str]) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
+    """(call, positional arguments of the kernel): `kernel[grid](...)`, or `launcher(kernel, grid, ...)`."""
     for node in ast.walk(function):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Subscript):
+        if not isinstance(node, ast.Call):
             continue
-        if dotted_name(node.func.value).rpartition(".")[2] in names:
-            yield node
+        if isinstance(node.func, ast.Subscript) and dotted_name(node.func.value).rpartition(".")[2] in names:
+            yield node, node.args
+        elif len(node.args) > 2 and isinstance(node.args[0], ast.Name) and node.args[0].id in names:
+            yield node, node.args[2:]
 
 
 class _Function:

@@ -181,3 +181,17 @@ def test_a_kernel_that_a_function_makes(tmp_path: Path) -> None:
     assert (
         "made inside the function make (line 9)" in done.stderr and "make(width=..., dtype=...).kernel" in done.stderr
     )
+
+
+@pytest.mark.one_triton
+def test_a_grid_over_the_limit_fails_a_check_and_leaves_the_others_answered(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(HEAD + BODY)
+    spec = SPEC.replace("{n: 4096}", "{n: 4096, rows: 70000}") + "configs: [{num_warps: 2}]\n"
+    (tmp_path / "k.yaml").write_text(spec.replace('["ceil_div(n, BLOCK)"]', "[ceil_div(n, BLOCK), rows]"))
+    done = run("analyze", "k.yaml", "--set", "rows=80,70000", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 2
+    fits, over = json.loads(done.stdout)["kernels"][0]["configs"]
+    assert (fits["status"], fits["launch"]["grid"]) == ("ok", [16, 80])
+    assert over["status"] == "failed" and "an axis is 1 to 65,535" in over["reason"]
+    checked = run("check", "k.yaml", cwd=tmp_path)
+    assert checked.returncode == 1 and "an axis is 1 to 65,535" in checked.stdout
