@@ -30,6 +30,11 @@ def explain(
     full: Annotated[
         bool, typer.Option("--full", help="Compile configs over the cap to the end too: registers are then known.")
     ] = False,
+    time: Annotated[bool, typer.Option("--time", help="Predict the time of each launch too.")] = False,
+    others: Annotated[
+        bool,
+        typer.Option("--others/--no-others", help="Compile one or two configs with other num_warps and maxnreg too."),
+    ] = True,
     lines: Annotated[
         bool, typer.Option("--lines", help="List the source with bytes, registers and spills beside each line.")
     ] = False,
@@ -39,7 +44,8 @@ def explain(
     how: CompileOptions,
 ) -> None:
     """Where bytes and registers go: each buffer of shared memory with its address, life and source line, what sets the
-    peak, the lines that hold most registers, spills in loops, and what num_warps and maxnreg would do.
+    peak, the lines that hold most registers, spills in loops, what num_warps and maxnreg would do, and what each memory
+    access takes in sectors and wavefronts against the least, with the cause.
 
     Exit code 2 when a config did not compile, 0 otherwise.
     """
@@ -50,5 +56,6 @@ def explain(
     profile = options.resolve_gpu(gpu, hw_profiles)
     given = read_kernel_input(kernel, arguments or [], grid)
     with how.service() as service:
-        report = run(given, profile, service, options.settings(sets, batch), configs or (), full=full)
+        values = options.settings(sets, batch)
+        report = run(given, profile, service, values, configs or (), full=full, timed=time, try_others=others)
     show(report, output_format, View(lines=lines))
