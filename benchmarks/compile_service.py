@@ -12,6 +12,8 @@
   the other for each launch; apart for configs that fit and those over the cap. `passes_share` is what Triton's own
   passes up to the allocation take of an early compile: shared memory is not known before them. `most` is the ratio of
   a check that takes nothing beside them, which none that asks Triton can pass.
+- repeated: whole compiles of configs that differ in `num_stages` alone where no loop is pipelined, against the same
+  with each TTGIR compiled once.
 - warm: a run that finds everything in the cache against importing the libraries that it needs. Byte code is kept in a
   folder of its own, as after an installation. `least` is a command with the options of `analyze` that draws a table of
   one cell: typer builds a validator for each option with pydantic, whose import alone loads next to nothing, and rich
@@ -164,6 +166,39 @@ PASSES = textwrap.dedent(
 )
 
 
+# A kernel without a pipelined loop: its stages change nothing, and of 60 configs 15 differ behind the TTGIR passes.
+REPEATED = textwrap.dedent(
+    """
+    import itertools, json, os, sys, tempfile, time
+    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"
+    os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.compile.shared_allocation import FinishedCompiles
+    from occupancy_cli.gpu.profiles import load_gpu
+    from occupancy_cli.loading.target_gpu import target_of
+    sys.path.insert(0, sys.argv[1])
+    from small import small
+    triton_front.install_driver(target_of(load_gpu(sys.argv[2])))
+
+    def cpu():
+        return sum(os.times()[:4])
+
+    def whole(finished):
+        start = cpu()
+        for block, warps, stages in itertools.product((64, 128, 256, 512, 1024), (2, 4, 8), (1, 2, 3, 4)):
+            values = {"x_ptr": triton_front.TensorStandIn("fp32", 16), "n": 4096, "BLOCK": block, "TIMES": 3}
+            values |= {"num_warps": warps, "num_stages": stages}
+            triton_front.compile_launch(small, values, stop_above=None, finished=finished)
+        return cpu() - start
+
+    whole(None)
+    pairs = [(whole(None), whole(FinishedCompiles())) for _ in range(int(sys.argv[3]))]
+    print(json.dumps(pairs))
+    """
+)
+
+
 class Spent(NamedTuple):
     """Seconds on the clock, and of the processors."""
 
@@ -236,6 +271,7 @@ def cap(rounds: int) -> dict[str, Any]:
     launches = [m for m in requests(CAP_GPU, CAP_SETS) if m.source.kernel != "combine_kernel"]
     limit = launches[0].target.shared_per_cta_optin_bytes
     spent: dict[tuple[str, str], list[float]] = {}
+    # A new worker a round: one that has compiled a launch to its end knows the result of the next one.
     client = WorkerClient(Limits(600, 0))
 
     def ask(request: CompileRequest, stop_above: int | None) -> int:
@@ -251,8 +287,10 @@ def cap(rounds: int) -> dict[str, Any]:
         return Spent(time.perf_counter() - start, cpu_seconds_of(process.pid) - before), shared
 
     try:
-        ask(launches[0], None)  # imports count for neither
         for _ in range(rounds):
+            client.close()
+            client = WorkerClient(Limits(600, 0))
+            ask(launches[0], -1)  # imports count for neither
             for message in launches:
                 early, shared = compile_once(message, -1)
                 full, same = compile_once(message, None)
@@ -273,6 +311,15 @@ def cap(rounds: int) -> dict[str, Any]:
     for group in ("all", "that_fit", "over_the_cap"):
         found[group]["most"] = round(found[group]["ratio"] / share, 3)
     return found
+
+
+def repeated(rounds: int) -> dict[str, Any]:
+    """Processor time of 60 configs that come to 15 different TTGIRs, each compiled, and each TTGIR compiled once."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "small.py").write_text(SMALL)
+        pairs = json.loads(run(["-c", REPEATED, folder, CAP_GPU, str(rounds)])[1])
+    each, once = (statistics.median(p[i] for p in pairs) for i in (0, 1))
+    return {"configs": 60, "each_cpu_s": each, "once_cpu_s": once, "cpu_ratio": each / once}
 
 
 def cpu_seconds_of(pid: int) -> float:
@@ -356,6 +403,7 @@ def main() -> None:
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "cold_24_configs": lambda: cold(options.rounds),
         "cap_check": lambda: cap(options.rounds),
+        "repeated": lambda: repeated(options.rounds),
         "warm": lambda: warm(4 * options.rounds),
         "memory": memory,
         "growth": lambda: growth([1, 10, 100, *([1000] if options.all else [])]),

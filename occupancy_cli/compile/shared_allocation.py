@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import tempfile
 import types
@@ -24,14 +25,79 @@ class Stopped(BaseException):
     """Thrown from inside `make_llir` to end a compile after allocation. Not an Exception: nothing may catch it."""
 
 
+class Repeated(BaseException):
+    """Thrown before `make_llir` for a module that was compiled before: `result` is what came of it then."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__()
+        self.result = result
+
+
+class FinishedCompiles:
+    """Results by what the back end was given: of two configs that differ in nothing after the TTGIR passes, such as in
+    `num_stages` where no loop is pipelined, LLVM and ptxas see the second as they saw the first.
+
+    A key is the module's text, source lines included, with every option that a later stage could read. The newest
+    `MOST` are kept, for the life of a worker.
+    """
+
+    MOST = 32
+
+    def __init__(self) -> None:
+        self._results: dict[str, dict[str, Any]] = {}
+
+    def get(self, key: str, *, with_text: bool) -> dict[str, Any] | None:
+        """The result of an equal compile; None where there is none, or it lacks the text that is asked for."""
+        found = self._results.get(key)
+        return None if found is None or (with_text and not found["allocated"]) else found
+
+    def add(self, key: str, result: dict[str, Any]) -> None:
+        """Keep the result of a compile that went to its end."""
+        self._results.pop(key, None)
+        self._results[key] = result
+        if len(self._results) > self.MOST:
+            del self._results[next(iter(self._results))]
+
+
+@functools.lru_cache(maxsize=1)
+def _options_before_llir() -> frozenset[str]:
+    """Options that decide the TTGIR and that no later stage of this Triton names: the module's text says what they did.
+
+    Where the source of the stages cannot be read, none.
+    """
+    stages = ("make_llir", "make_ptx", "make_cubin")
+    try:
+        text = "".join(inspect.getsource(getattr(nvidia_compiler.CUDABackend, name)) for name in stages)
+    except (OSError, TypeError, AttributeError):
+        return frozenset()
+    return frozenset(name for name in ("num_stages",) if name not in text)
+
+
+def _what_the_back_end_gets(module: Any, options: Any, capability: int) -> str:
+    left = {n: repr(v) for n, v in vars(options).items() if n not in _options_before_llir()}
+    return hashlib.sha256(repr((str(module), sorted(left.items()), capability)).encode()).hexdigest()
+
+
 class Allocation:
     """What the shared-memory allocation pass decided, filled in while a compile runs.
 
     `stop_above`: end the compile there when more shared bytes than this are needed (-1: always, None: never).
     `keep_text`: keep the module's text as it is behind the pass in `text`, every size of scratch written into it.
+    `finished` answers for modules that were compiled before, in the same `environment`; `key` is what it knows this
+    one by.
     """
 
-    def __init__(self, stop_above: int | None, *, keep_text: bool = False) -> None:
+    def __init__(
+        self,
+        stop_above: int | None,
+        *,
+        keep_text: bool = False,
+        finished: FinishedCompiles | None = None,
+        environment: str = "",
+    ) -> None:
+        self.finished = finished
+        self.environment = environment
+        self.key = ""
         self.stop_above = stop_above
         self.keep_text = keep_text
         self.text = ""
@@ -137,6 +203,11 @@ _NO_ALLOCATION = f"Triton {triton.__version__} has no shared-memory allocation p
 
 
 def _make_llir(backend: Any, module: Any, metadata: Any, options: Any, capability: int, allocation: Allocation) -> Any:
+    if allocation.finished is not None:
+        allocation.key = allocation.environment + _what_the_back_end_gets(module, options, capability)
+        known = allocation.finished.get(allocation.key, with_text=allocation.keep_text)
+        if known is not None:
+            raise Repeated(known)
     state = _SplitState(module, metadata, allocation)
     names = {"passes": nvidia_compiler.passes, "nvidia": nvidia_compiler.nvidia}
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import shutil
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from occupancy_cli.compile import failure_reasons, worker_channel
 from occupancy_cli.compile.kernel_record import (
@@ -63,6 +64,9 @@ from occupancy_cli.loading.outside_facts import MOST_BYTES, TOOL_VARIABLES, hash
 from occupancy_cli.loading.outside_recordings import Recording, recording
 from occupancy_cli.loading.target_gpu import active, asking
 from occupancy_cli.model.resources import KernelResources
+
+if TYPE_CHECKING:
+    from occupancy_cli.compile.shared_allocation import FinishedCompiles
 
 _NAME_A_TOOL = (
     *("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH"),
@@ -302,6 +306,14 @@ def _prune(message: Prune) -> Pruned:
     return Pruned(message.request.key(), configs, seen)
 
 
+@functools.lru_cache(maxsize=1)
+def _finished() -> FinishedCompiles:
+    """The compiles that this process has done."""
+    from occupancy_cli.compile.shared_allocation import FinishedCompiles
+
+    return FinishedCompiles()
+
+
 def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     from occupancy_cli.compile import triton_front
     from occupancy_cli.readers import cubin
@@ -334,7 +346,12 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     notes: list[str] = []
     try:
         result = triton_front.compile_launch(
-            kernel, values, stop_above=request.stop_above, keep_allocated=request.explain
+            kernel,
+            values,
+            stop_above=request.stop_above,
+            keep_allocated=request.explain,
+            # A binary that is kept is to be found in Triton's own cache too, which only a compile fills.
+            finished=_finished() if message.keep_in is None else None,
         )
     except triton_front.EarlyStopUnavailable as why:
         notes.append(f"{why}; compiled in full instead")
