@@ -4,6 +4,7 @@
     python validation/judge_kinds.py --kinds gemm,softmax   # these
     python validation/judge_kinds.py --write                # the tables into validation/kinds.md
     python validation/judge_kinds.py FOLDER                 # times of another run of `h200/measure_kinds.py --split`
+    python validation/judge_kinds.py --hw-profiles DIR      # by the profile there, such as one that was measured
 
 Regret is the measured time of what is chosen over the best that was measured at the same shapes, minus 1. Predictions
 are those of `occupancy compare`: each point is compiled for the GPU and timed by the model, with no figure from a
@@ -23,13 +24,16 @@ Where a way to choose cannot tell points apart, its time is the mean of theirs: 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import datetime
 import math
+import multiprocessing
+import os
 import platform
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -449,15 +453,35 @@ def provenance(headers: Sequence[TimesHeader], triton: str) -> str:
     return f"Measured: {on}. Predicted: {platform.machine()} without a GPU, Triton {triton}, {today}."
 
 
-def files_of(folder: Path, kinds: Sequence[str]) -> Iterator[Path]:
-    """The files of times in a folder, in the order of `kinds.yaml`."""
-    known = list(yaml.safe_load(KINDS.read_text(encoding="utf-8")))
-    unknown = [k for k in kinds if k not in known]
-    if unknown:
-        sys.exit(f"--kinds: {', '.join(unknown)} not in {KINDS.name}; it has {', '.join(known)}")
-    for kind in known:
-        if not kinds or kind in kinds:
-            yield from (path for l2 in ("warm", "cold") if (path := folder / f"{kind}.{l2}.jsonl.gz").is_file())
+@dataclass(frozen=True)
+class JudgedKind:
+    """The points of a kind, the headers of its files, what is to be said, and the Triton that compiled for it."""
+
+    points: tuple[Judged, ...]
+    headers: tuple[TimesHeader, ...]
+    notes: tuple[str, ...]
+    triton: str
+
+
+def judge_kind(folder: Path, kind: str, anew: bool, profiles: Sequence[Path]) -> JudgedKind | None:
+    """A kind by its files of times in a folder; None where it has none. `anew`: by what the installed Triton compiles,
+    also where the binaries that were timed are recorded. `profiles`: folders of profiles before the shipped ones."""
+    files = [path for l2 in ("warm", "cold") if (path := folder / f"{kind}.{l2}.jsonl.gz").is_file()]
+    if not files:
+        return None
+    points: list[Judged] = []
+    headers, notes = [], []
+    with CompileService(limits=Limits(120, 8 << 30), jobs=1, cache=ResultCache()) as service:
+        code = folder / f"{kind}.code.json.xz"
+        answers: Any = RecordedService.read(code, service) if code.is_file() and not anew else service
+        for path in files:
+            times = read_times(path)
+            found, said = judge(times, load_gpu(times.header.gpu, profiles), answers)
+            points += found
+            headers.append(times.header)
+            notes += [f"- {path.name}: {text}" for text in said]
+    print(f"{kind}: {len(points)} points", file=sys.stderr, flush=True)
+    return JudgedKind(tuple(points), tuple(headers), tuple(notes), str(answers.triton))
 
 
 def main() -> int:
@@ -465,33 +489,31 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=RECORDED, help="of files of times")
     parser.add_argument("--kinds", default="", help="only these, separated by commas")
     parser.add_argument("--compile", action="store_true", help="with the installed Triton, not the recorded binaries")
-    parser.add_argument("--jobs", type=int, help="compiles at once; default: the cores")
+    parser.add_argument(
+        "--hw-profiles", type=Path, action="append", default=[], help="a folder with a profile of the GPU"
+    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="kinds at once")
     parser.add_argument("--write", action="store_true", help=f"put the text into {RESULT.relative_to(ROOT)}")
     given = parser.parse_args()
-    points: list[Judged] = []
-    headers, notes = [], []
-    with CompileService(limits=Limits(120, 8 << 30), jobs=given.jobs, cache=ResultCache()) as service:
-        tritons: dict[str, None] = {}
-        for path in files_of(given.folder, [k for k in given.kinds.split(",") if k]):
-            times = read_times(path)
-            code = path.with_name(f"{path.name.partition('.')[0]}.code.json.xz")
-            answers: Any = service
-            if code.is_file() and not given.compile:
-                answers = RecordedService.read(code, service)
-            tritons[answers.triton] = None
-            found, said = judge(times, load_gpu(times.header.gpu), answers)
-            points += found
-            headers.append(times.header)
-            notes += [f"- {path.name}: {text}" for text in said]
-            print(f"{path.name}: {len(found)} points", file=sys.stderr, flush=True)
-    if not points:
+    known = list(yaml.safe_load(KINDS.read_text(encoding="utf-8")))
+    kinds = [k for k in given.kinds.split(",") if k] or known
+    unknown = [k for k in kinds if k not in known]
+    if unknown:
+        sys.exit(f"--kinds: {', '.join(unknown)} not in {KINDS.name}; it has {', '.join(known)}")
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(given.jobs, context) as pool:
+        asked = [pool.submit(judge_kind, given.folder, kind, given.compile, given.hw_profiles) for kind in kinds]
+        found = [judged for each in asked if (judged := each.result()) is not None]
+    if not found:
         print(f"{given.folder}: no file of times of these kinds", file=sys.stderr)
         return 2
-    whence = provenance(headers, " and ".join(tritons))
+    notes = [text for judged in found for text in judged.notes]
+    tritons = dict.fromkeys(judged.triton for judged in found)
+    whence = provenance([h for judged in found for h in judged.headers], " and ".join(tritons))
     head = f"# How the model does on kinds of kernels\n\n{__doc__.strip()}\n\n{whence}\n"
-    text = "\n".join(
-        [head, tables(points), *(["## Left out, and what else is to be said\n", *notes, ""] if notes else [])]
-    )
+    text = f"{head}\n{tables([p for judged in found for p in judged.points])}"
+    if notes:
+        text += "\n## What else is to be said\n\n" + "\n".join(notes) + "\n"
     print(text)
     if given.write:
         RESULT.write_text(text, encoding="utf-8")

@@ -122,7 +122,8 @@ def binary_of(request: CompileRequest) -> dict[str, Any] | str:
     """The binary of a request, in a process that serves one architecture alone; or what went wrong."""
     from occupancy_cli.compile import triton_front
 
-    triton_front.install_driver(request.target.gpu)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    triton_front.install_driver(request.target)
     module = interpreter.load_kernel(str(Path(request.source.file or "").relative_to(interpreter.REPOSITORY)))
     values = stand_ins([(a.name, a.type) for a in request.arguments])
     values |= {a.name: a.value for a in request.arguments if a.value is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from occupancy_cli.answers import report_parts
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, TimeOn
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.launch_options import DEFAULTS
 from occupancy_cli.model.observations import Variant, observations
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
@@ -119,23 +120,35 @@ def compile_points(
     return found
 
 
-def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:
+def pruned_points(kernel: Kernel, service: CompileService, chosen: Sequence[Point]) -> frozenset[int]:
     """The ids of the points whose config the kernel's own `prune_configs_by` leaves out for its arguments."""
+    pruning = pruning_of(kernel, service)
+    if pruning is None:
+        return frozenset()
+    return frozenset(id(point) for point in chosen if not pruning(point.main.request, point.config))
+
+
+def pruning_of(kernel: Kernel, service: CompileService) -> Callable[[CompileRequest, Mapping[str, Any]], bool] | None:
+    """Whether a kernel's own `prune_configs_by` keeps a config for a launch; None for a kernel that prunes none.
+
+    A name that --set gives a value is asked for, whatever configs the autotuner has.
+    """
     autotune = kernel.description.autotune
     if autotune is None or not autotune.prunes or kernel.given.spec.configs != "autotune":
-        return frozenset()
-    left_out = set()
+        return None
     tuned = {n for c in autotune.configs for n in c}
-    kept: dict[CompileRequest, list[dict[str, Any]]] = {}
-    for point in chosen:
+    known: dict[CompileRequest, list[dict[str, Any]]] = {}
+
+    def keeps(request: CompileRequest, config: Mapping[str, Any]) -> bool:
         # What the pruning function sees is the call without the config: many points share it.
-        constexprs = tuple((n, v) for n, v in point.main.request.constexprs if n not in tuned)
-        call = replace(point.main.request, constexprs=constexprs, options=())
-        if call not in kept:
-            kept[call] = service.pruned_configs(call)
-        if not any(all(point.config.get(n) == v for n, v in c.items()) for c in kept[call]):
-            left_out.add(id(point))
-    return frozenset(left_out)
+        constexprs = tuple((n, v) for n, v in request.constexprs if n not in tuned)
+        call = replace(request, constexprs=constexprs, options=())
+        if call not in known:
+            known[call] = service.pruned_configs(call)
+        whole = {**DEFAULTS, **config}
+        return any(all(whole.get(n) == v for n, v in c.items() if n not in kernel.overrides) for c in known[call])
+
+    return keeps
 
 
 def kernel_part(

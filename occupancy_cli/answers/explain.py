@@ -46,24 +46,29 @@ def explain(
     chosen: Sequence[str] = (),
     *,
     full: bool = False,
+    timed: bool = False,
+    try_others: bool = True,
 ) -> schema.Report:
     """A Report whose configs have their maps; `chosen` are `NAME=VALUE,...` that pick configs, all without one.
+
+    `full` compiles configs over the cap to the end, `timed` predicts times, `try_others` compiles a config with other
+    launch options where few are asked for.
 
     Raises `InputError` for a name or value that no config has.
     """
     kernel = prepare(given, gpu, service.describe, sets, os.environ)
     everything = points(kernel, gpu, stop_above(gpu, full=full))
     picked = [to_explain(point) for point in chosen_points(everything, chosen)]
-    analyzed = compile_points(kernel, gpu, service, picked)
+    analyzed = compile_points(kernel, gpu, service, picked, timed=timed)
     part = kernel_part(kernel, gpu, analyzed, pruned_points(kernel, service, picked))
-    try_others = len(picked) <= MOST_TRIED
-    tried = [_options_tried(gpu, service, each) if try_others else [] for each in analyzed]
+    few = try_others and len(picked) <= MOST_TRIED
+    tried = [_options_tried(gpu, service, each) if few else [] for each in analyzed]
     configs = [
-        explained_config(config, each, options, follow=try_others)
+        explained_config(config, each, options, follow=few)
         for config, each, options in zip(part.configs, analyzed, tried, strict=True)
     ]
     notes = notes_of(service, analyzed)
-    if len(picked) > MOST_TRIED:
+    if try_others and not few:
         notes.append(
             "accesses are followed, and what num_warps and maxnreg would do to registers is compiled, for one config: "
             "name it by --config"

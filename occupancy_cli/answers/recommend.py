@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, stop_above, toolchain
+from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruning_of, stop_above, toolchain
 from occupancy_cli.answers.candidate_times import (
     CandidateTimes,
     best_common,
@@ -45,7 +45,7 @@ from occupancy_cli.model.ranking import (
 )
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.launch_work import iterations_from, launch_shape, timing_of, work_of
-from occupancy_cli.plan.point_table import candidate_tables, setting_tables
+from occupancy_cli.plan.point_table import PointTable, candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
     Kernel,
     Point,
@@ -125,7 +125,7 @@ def recommend(
         recommendation=found[0] if len(found) == 1 else None,
         recommendations=found,
         single_setting=single,
-        notes=[*notes_of(service, everything, kernel), *iteration_notes(ranked)],
+        notes=[*notes_of(service, everything, kernel), *ranking_notes(ranked)],
         interrupted=service.interrupted,
     )
 
@@ -162,12 +162,13 @@ def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class RankedBatch:
     """A batch's ranking, of the candidates that matter alone; the configs that can launch, by the least time of each;
-    why others cannot; and of each kernel who says how many iterations a CTA runs."""
+    why others cannot; of each kernel who says how many iterations a CTA runs; and what its own pruning left out."""
 
     ranking: Ranking
     launchable: tuple[dict[str, schema.Scalar], ...]
     failed: tuple[str, ...]
     iterations_from: Mapping[str, str]
+    pruned: tuple[str, ...] = ()
 
 
 def rank_batches(
@@ -177,6 +178,7 @@ def rank_batches(
     asked = batches_of(kernel, workload)
     named: Sequence[int | None] = asked if "batch" in kernel.settings else (None,)
     tables = candidate_tables(kernel, gpu, named, sets, stop_above(gpu, full=False))
+    tables, pruned = _without_pruned(kernel, service, tables)
     compiled, everything = compile_tables(gpu, service, tables)
     times = CandidateTimes(
         kernel, gpu, compiled, asked, workload.lengths_at, workload.calibration, workload.cold
@@ -202,8 +204,30 @@ def rank_batches(
         ranking = rank(gpu, candidates, incumbent)
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
         said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
-        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said))
+        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned)))
     return found, everything
+
+
+def _without_pruned(
+    kernel: Kernel, service: CompileService, tables: list[PointTable]
+) -> tuple[list[PointTable], list[str]]:
+    """The tables without the candidates that the kernel's own `prune_configs_by` leaves out, and what to say of it."""
+    pruning = pruning_of(kernel, service)
+    if pruning is None:
+        return tables, []
+    kept: list[PointTable] = []
+    tried: dict[str, bool] = {}  # what is set now stands among its batch's choices too
+    for table in tables:
+        points = [table.point(row) for row in range(table.rows)]
+        keeps = [pruning(point.main.request, point.config) for point in points]
+        tried |= {repr((p.shapes, p.knobs, p.config)): kept for p, kept in zip(points, keeps, strict=True)}
+        rows = np.flatnonzero(keeps)
+        if len(rows):
+            kept.append(table if len(rows) == table.rows else table.only(rows))
+    if not kept:
+        raise InputError("prune_configs_by leaves out every config for these arguments", where=kernel.given.source)
+    left_out = list(tried.values()).count(False)
+    return kept, [f"prune_configs_by leaves out {left_out} of {len(tried)} candidates"] if left_out else []
 
 
 def _iterations_from(
@@ -217,9 +241,9 @@ def _iterations_from(
     }
 
 
-def iteration_notes(ranked: Sequence[RankedBatch]) -> list[str]:
-    """What a reader should know of iterations that the spec does not give."""
-    return [
+def ranking_notes(ranked: Sequence[RankedBatch]) -> list[str]:
+    """What a reader should know of candidates that were not tried, and of iterations that the spec does not give."""
+    return [*(ranked[0].pruned if ranked else ())] + [
         f"iterations of a CTA of {name}: {said}"
         for name, said in (ranked[0].iterations_from.items() if ranked else ())
         if said != "spec"

@@ -6,6 +6,7 @@ An event that `_HARMLESS` does not list, and that no other table here does, is a
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib._bootstrap_external as import_system
 import os
 import sys
@@ -36,7 +37,6 @@ _INERT_EXTENSIONS = frozenset(
         "msgpack",
         "orjson",
         "charset_normalizer",
-        "_cffi_backend",
     }
     | {"ml_dtypes", "rpds", "_brotli", "simplejson", "ujson", "numpy", "torch", "triton", "kiwisolver", "wrapt"}
 )
@@ -57,14 +57,14 @@ _HARMLESS = frozenset(
     | {"sys.set_asyncgen_hooks_firstiter", "sys.set_asyncgen_hooks_finalizer", "sys._debugmallocstats"}
     | {"setopencodehook", "cpython._PySys_ClearAuditHooks", "cpython.PyInterpreterState_New", "cpython.run_command"}
     | {"cpython.run_file", "cpython.run_module", "cpython.run_stdin", "cpython.run_startup", "glob.glob", "glob.glob/2"}
-    | {"pathlib.Path.glob", "pathlib.Path.rglob", "os.walk", "os.fwalk", "time.sleep", "signal.pthread_kill", "os.kill"}
-    | {"os.killpg", "os.putenv", "os.unsetenv", "os.chdir", "os.fchdir", "os.lockf", "fcntl.flock", "fcntl.lockf"}
+    | {"pathlib.Path.glob", "pathlib.Path.rglob", "os.walk", "os.fwalk", "time.sleep"}
+    | {"os.putenv", "os.unsetenv", "os.fchdir"}
     | {"tempfile.mkstemp", "tempfile.mkdtemp", "resource.setrlimit", "mmap.__new__", "_thread.start_new_thread"}
     | {"_thread.start_joinable_thread", "shutil.copyfile", "shutil.copymode", "shutil.copystat", "shutil.copytree"}
     | {"shutil.move", "shutil.rmtree", "shutil.make_archive", "shutil.unpack_archive", "os.add_dll_directory"}
     | {"ctypes.addressof", "ctypes.create_string_buffer", "ctypes.create_unicode_buffer", "ctypes.get_errno"}
-    | {"ctypes.set_errno", "ctypes.set_exception", "sqlite3.connect/handle", "sqlite3.enable_load_extension"}
-    | {"time.sleep", "os.mkfifo", "cpython.PyConfig_Set", "sys.monitoring.register_callback", "socket.__new__"}
+    | {"ctypes.set_errno", "ctypes.set_exception", "sqlite3.connect/handle"}
+    | {"os.mkfifo", "cpython.PyConfig_Set", "sys.monitoring.register_callback", "socket.__new__"}
 )
 # Events of changes, with the places of the paths that they change.
 _CHANGES: dict[str, tuple[int, ...]] = {
@@ -87,7 +87,14 @@ _REFUSED_EVENTS = {
     "ctypes.dlopen": "loads a library",
     "ctypes.dlsym": "calls a library",
     "fcntl.ioctl": "asks a device",
+    "fcntl.flock": "asks for a lock",
+    "fcntl.lockf": "asks for a lock",
+    "os.lockf": "asks for a lock",
+    "os.kill": "asks of a process",
+    "os.killpg": "asks of a process",
+    "signal.pthread_kill": "asks of a process",
 }
+_LOCKS = ("fcntl.flock", "fcntl.lockf", "os.lockf")
 _WRITES = os.O_WRONLY | os.O_RDWR
 
 
@@ -109,15 +116,26 @@ def on_event(event: str, details: tuple[Any, ...]) -> None:
         for place in _CHANGES[event]:
             path = path_of(details[place], recordings)
             if path is not None and not is_left_out(path):
-                note("kind", path, recordings)  # whether it succeeds tells whether the path was there
+                note("kind", path, recordings)  # whether it succeeds tells whether the path and its folder were there
+                note("kind", os.path.dirname(path), recordings)  # noqa: PTH120
                 for each in recordings:
                     each.written.add(path)
     elif event == "import":
         _on_extension(details, recordings, frame)
-    elif event == "sqlite3.connect" and details[0] == ":memory:":
-        pass
+    elif event == "os.chdir":
+        note_path("kind", details[0], recordings, frame)
+    elif event in _LOCKS and not _may_fail(event, details):
+        pass  # it waits for the lock, however long
     else:
         refuse(_REFUSED_EVENTS.get(event) or f"does what is not recorded ({event})", frame, recordings)
+
+
+def _may_fail(event: str, details: tuple[Any, ...]) -> bool:
+    """Whether a lock is only tried, so that its state, which other processes change, is told."""
+    command = details[1]
+    if not isinstance(command, int):
+        return True
+    return command in (os.F_TLOCK, os.F_TEST) if event == "os.lockf" else bool(command & fcntl.LOCK_NB)
 
 
 def _on_open(details: tuple[Any, ...], recordings: list[Recording], frame: FrameType | None) -> None:
@@ -128,6 +146,7 @@ def _on_open(details: tuple[Any, ...], recordings: list[Recording], frame: Frame
     if not writes or (flags & _WRITES == os.O_RDWR and not flags & os.O_TRUNC):
         note_path("content", _source_of(path, frame), recordings, frame)
     if writes and (found := path_of(path, recordings)) is not None and not is_left_out(found):
+        note("kind", os.path.dirname(found), recordings)  # without it, it fails  # noqa: PTH120
         if flags & os.O_EXCL:
             note("kind", found, recordings)
         for each in recordings:

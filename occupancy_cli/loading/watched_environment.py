@@ -24,7 +24,7 @@ _MACHINE_VARIABLES = frozenset(
 def watch_environment() -> None:
     """Reads of `os.environ` and `os.environb`, one variable or all of them."""
     cls: Any = type(os.environ)
-    read = cls.__getitem__
+    read, delete = cls.__getitem__, cls.__delitem__
 
     def tell(name: Any, frame: FrameType) -> None:
         if not active or getattr(looking, "on", False):
@@ -53,7 +53,11 @@ def watch_environment() -> None:
 
         return every
 
-    cls.__getitem__ = getitem
+    def delitem(self: Any, name: Any) -> None:
+        tell(name, sys._getframe(1))  # whether it fails tells whether it was there
+        delete(self, name)
+
+    cls.__getitem__, cls.__delitem__ = getitem, delitem
     for name in ("__iter__", "__len__", "copy", "__repr__", "__or__", "__ror__"):
         if name in vars(cls):
             setattr(cls, name, whole(vars(cls)[name]))

@@ -172,6 +172,13 @@ def _look_dir_fd(what: str) -> Look:
     return look
 
 
+def _look_made(recordings: list[Recording], frame: FrameType, path: Any = None, *_a: Any, **kwargs: Any) -> None:
+    if kwargs.get("dir_fd") is not None:
+        refuse("makes a file from a descriptor", frame, recordings)
+    else:  # whether it succeeds tells whether the path was there
+        note_path("kind", path, recordings, frame)
+
+
 def refusing(what: str) -> Look:
     def look(recordings: list[Recording], frame: FrameType, *_a: Any, **_k: Any) -> None:
         if not (what.startswith(_MAY_BE_OWN) and is_own_affair(frame)):
@@ -208,12 +215,14 @@ CLOCKS += ("process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", 
 OF_THE_ZONE = ("localtime", "ctime", "mktime", "strftime")
 _OS_REFUSED = {
     "reads the number of a process": ("getpid", "getppid", "getpgid", "getpgrp", "getsid"),
+    "asks of a process": ("pidfd_open",),
     "takes a random number": ("urandom", "getrandom"),
     "reads the load of the machine": ("getloadavg", "times"),
     "asks a file system": ("statvfs", "fstatvfs", "pathconf", "fpathconf"),
     "asks the system": (
         *("sysconf", "confstr", "getpriority", "sched_getparam", "sched_getscheduler", "sched_rr_get_interval"),
         *("sched_get_priority_max", "sched_get_priority_min", "getgrouplist", "ttyname", "getxattr", "listxattr"),
+        *("umask", "nice"),
     ),
 }
 WATCHED_IN_OS: dict[str, Look] = {
@@ -227,6 +236,8 @@ WATCHED_IN_OS: dict[str, Look] = {
     "open": _look_dir_fd("opens a path from a descriptor"),
     "link": _look_dir_fd("links a path from a descriptor"),
     "mkdir": _look_dir_fd("makes a folder from a descriptor"),
+    "mkfifo": _look_made,
+    "mknod": _look_made,
     **{name: _look_machine(name) for name in MACHINE_FIGURES},
     **{name: refusing(what) for what, names in _OS_REFUSED.items() for name in names},
 }
@@ -391,5 +402,6 @@ WATCHED_ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
         *(("_dbm", n) for n in ("open",)),
     ),
     "starts a process": (*(("_posixsubprocess", n) for n in ("fork_exec",)),),
+    "reads the number of a process": (("_thread", "get_native_id"),),
 }
 """Functions outside `os` and `time` whose call makes a result unkeepable, by why."""

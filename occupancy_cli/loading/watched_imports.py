@@ -15,6 +15,13 @@ from occupancy_cli.loading.outside_callers import sort_of
 from occupancy_cli.loading.outside_recordings import active, counts, looking, note, note_path, path_of
 from occupancy_cli.loading.watched_functions import Watched, refusing
 
+# Functions of modules that are not there yet, by module, with why their call makes a result unkeepable.
+_WATCHED_LATER = {
+    "_ssl": {"RAND_bytes": "takes a random number"},
+    "torch": {"from_file": "reads a file that is not seen", "seed": "takes a random number"},
+    "torch.jit": {"load": "reads a file that is not seen"},
+}
+
 
 def watch_imports() -> None:
     """The finders of the import system: what was looked for in which folder or archive, found or not."""
@@ -66,17 +73,8 @@ def watch_imports() -> None:
 
     entries._path_importer_cache = classmethod(path_importer_cache)
     # A compiled file stands for its source by the source's time of change: it may be of another text.
-    load: Any = import_system.ExtensionFileLoader
-    execute = load.exec_module
-
-    def exec_module(self: Any, module: Any) -> None:
-        execute(self, module)
-        if module.__name__ == "numpy.random.mtrand":
-            for name in module.__all__:
-                if callable(value := getattr(module, name)) and not isinstance(value, type) and name != "seed":
-                    setattr(module, name, Watched(value, refusing("takes a random number")))
-
-    load.exec_module = exec_module
+    for loader in (import_system.ExtensionFileLoader, import_system.SourceFileLoader):
+        _watch_after_import(loader)
     system: Any = import_system
     cached = system.cache_from_source
 
@@ -87,3 +85,23 @@ def watch_imports() -> None:
         return cached(path, *args, **kwargs)
 
     system.cache_from_source = cache_from_source
+
+
+def _watch_after_import(loader: Any) -> None:
+    """Watch functions of modules as `loader` brings them in."""
+    execute = loader.exec_module
+
+    def exec_module(self: Any, module: Any) -> None:
+        execute(self, module)
+        found = _WATCHED_LATER.get(module.__name__, {})
+        if module.__name__ == "numpy.random.mtrand":
+            found = {
+                name: "takes a random number"
+                for name in module.__all__
+                if name != "seed" and callable(value := getattr(module, name)) and not isinstance(value, type)
+            }
+        for name, why in found.items():
+            if hasattr(module, name):
+                setattr(module, name, Watched(getattr(module, name), refusing(why)))
+
+    loader.exec_module = exec_module

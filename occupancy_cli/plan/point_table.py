@@ -45,7 +45,7 @@ from occupancy_cli.plan.points import (
 from occupancy_cli.plan.settled_launches import cooperative_refusal, is_cooperative
 from occupancy_cli.spec.expression_columns import Column, Value, at, codes, column_of, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import Argument, EachValue
+from occupancy_cli.spec.kernel_spec import Argument, EachValue, descriptor_shape
 from occupancy_cli.spec.settings import Setting, one_value
 from occupancy_cli.yaml_reader import KeyPath
 
@@ -96,6 +96,12 @@ class PointTable:
     def rows(self) -> int:
         """How many points there are."""
         return len(self.batch)
+
+    def only(self, rows: Ints) -> PointTable:
+        """The table with these rows alone."""
+        settings = {name: take(value, rows) for name, value in self.settings.items()}
+        batch, now = self.batch[rows], self.now[rows]
+        return point_table(self.kernel, self.gpu, settings, batch, now, self.config, self.override, self.stop_above)
 
     def point(self, row: int) -> Point:
         """One row as `plan` makes it."""
@@ -173,6 +179,9 @@ def _launch_columns(
         value = argument_value(given, name, argument, names, (*site.at, "arguments", name), columns_of_value)
         if is_column(value):
             told_apart.append(_classes(argument, value, exact, name in specialized))
+        for axis in descriptor_shape(argument.type):
+            extent = columns_of_value(given, axis, names, (*site.at, "arguments", name))
+            told_apart += [extent] if is_column(extent) else []
     told_apart += [v for v in constexprs_of(given, site, names, config, columns_of_value).values() if is_column(v)]
     told_apart += [names[n] for n in LAUNCH_OPTIONS if is_column(names.get(n))]
     # A knob that is a constexpr tells rows apart whatever the config makes of it.

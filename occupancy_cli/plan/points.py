@@ -32,7 +32,9 @@ from occupancy_cli.spec.kernel_spec import (
     EachValue,
     KernelSpecFile,
     Launch,
+    descriptor_shape,
     names_in_expressions,
+    with_shape,
 )
 from occupancy_cli.spec.settings import Formula, Setting, knob_settings, shape_settings
 from occupancy_cli.yaml_reader import KeyPath
@@ -503,9 +505,10 @@ def _names_read(given: KernelInput, site: LaunchSite) -> tuple[str, ...]:
     """The names that the arguments, constexprs and options of a launch may depend on."""
     read = {*site.description.constexprs, *site.description.arguments, *LAUNCH_OPTIONS}
     for name, argument in site.launch.arguments.items():
-        if isinstance(argument.value, str):
-            where = given.document.where((*site.at, "arguments", name, "value"))
-            read |= parse_expression(argument.value, where).names
+        where = given.document.where((*site.at, "arguments", name, "value"))
+        for text in (argument.value, *descriptor_shape(argument.type)):
+            if isinstance(text, str):
+                read |= parse_expression(text, where).names
     for name, value in site.launch.constexprs.items():
         if isinstance(value, str):
             with contextlib.suppress(InputError):  # a string constexpr that is no expression
@@ -565,7 +568,19 @@ def _argument(
     if value is not None:
         where = f"--arg {name}" if given.from_flags else given.document.where(at)
         value = _of_type(value, argument.type, where)
-    return ArgumentValue(name, argument.type, value, argument.align, argument.heuristic)
+    kind = argument.type
+    if shape := descriptor_shape(kind):
+        kind = with_shape(
+            kind, [_extent(value_of(given, axis, names, at), axis, given.document.where(at)) for axis in shape]
+        )
+    return ArgumentValue(name, kind, value, argument.align, argument.heuristic)
+
+
+def _extent(value: Any, axis: str, where: str) -> int:
+    """One extent of a descriptor's block shape."""
+    if value != int(value) or value < 1:
+        raise InputError(f"the block shape's {axis} comes to {value}", where=where, hint="It is a positive integer.")
+    return int(value)
 
 
 def _of_type(value: Any, kind: str, where: str) -> Any:

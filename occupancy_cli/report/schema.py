@@ -105,6 +105,7 @@ MODULES = (
     "explain_parts",
     "check_parts",
     "fit_parts",
+    "diff_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",

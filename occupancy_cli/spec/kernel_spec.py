@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
@@ -49,7 +49,8 @@ DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
 """Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
 _UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable", "Budgets")
 _building = threading.Lock()
-_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
+_DESCRIPTOR = re.compile(r"tensordesc<(?P<element>\w+)\[(?P<shape>[^\[\]]+)\]>$")
+_COMMA = re.compile(r",(?![^()]*\))")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
@@ -63,15 +64,37 @@ class Strict(BaseModel):
 
 
 def canonical_type(text: str) -> str:
-    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64, 64]>`; ValueError if none."""
+    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64,64]>`; ValueError if none.
+
+    The block shape of a descriptor may be of expressions: `tensordesc<bf16[BLOCK_M,2 * BLOCK_K]>`.
+    """
     given = text.strip()
     if given in ("none", "None"):
         return "none"
     if match := _DESCRIPTOR.match(given):
-        _element(match.group(1))
-        return re.sub(r"\s+", "", given)
+        axes = [_axis(text) for text in _COMMA.split(match["shape"])]
+        return f"tensordesc<{_element(match['element'])}[{','.join(axes)}]>"
     pointer = given.startswith("*")
     return ("*" if pointer else "") + _element(given[1:] if pointer else given)
+
+
+def _axis(text: str) -> str:
+    try:
+        parse_expression(text)
+    except InputError as bad:
+        raise ValueError(f"the block shape has {text.strip()!r}, which {bad.problem}") from None
+    return text.strip()
+
+
+def descriptor_shape(kind: str) -> tuple[str, ...]:
+    """The block shape in the canonical type of a descriptor, an expression an axis; empty for any other type."""
+    match = _DESCRIPTOR.match(kind)
+    return tuple(_COMMA.split(match["shape"])) if match else ()
+
+
+def with_shape(kind: str, axes: Sequence[int]) -> str:
+    """The type of a descriptor with this block shape in the place of its own."""
+    return f"{kind.partition('[')[0]}[{','.join(map(str, axes))}]>"
 
 
 def _element(name: str) -> str:
@@ -87,7 +110,7 @@ def _element(name: str) -> str:
 class Argument(Strict):
     """One run-time argument of the kernel (constexpr parameters are not listed here)."""
 
-    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[64, 64]>")
+    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[BLOCK_M, 64]>")
     value: Scalar | None = Field(None, description="value or expression; needed for integers, since they specialize")
     align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=MAX_ALIGN)
     heuristic: bool = Field(False, description="set by @triton.heuristics; the value given here is checked against it")
@@ -516,6 +539,8 @@ def _expressions(spec: KernelSpecFile) -> Iterator[tuple[Any, KeyPath]]:
     for launch, at in launches:
         yield from ((axis, (*at, "grid", i)) for i, axis in enumerate(launch.grid or ()))
         yield from ((a.value, (*at, "arguments", name, "value")) for name, a in launch.arguments.items())
+        for name, argument in launch.arguments.items():
+            yield from ((axis, (*at, "arguments", name, "type")) for axis in descriptor_shape(argument.type))
         for key, value in launch.work.model_dump(exclude_none=True).items():
             inner = value.items() if isinstance(value, dict) else ()
             yield from ((text, (*at, "work", key, name)) for name, text in inner)

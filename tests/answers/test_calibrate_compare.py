@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from report_schema import valid_report
-from split_sum import FormulaTimer, machine, write_kernel
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.calibrate import SCHEMA, calibrate, read_calibration, spread
@@ -31,6 +30,7 @@ from occupancy_cli.model.split_rules import (
     target_floor,
 )
 from occupancy_cli.plan.kernel_input import read_kernel_input
+from testing.split_sum import FormulaTimer, machine, write_kernel
 
 H200 = load_gpu("h200")
 

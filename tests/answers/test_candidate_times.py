@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from launch_oracle import score
-from split_sum import SPEC, write_kernel
 
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.candidate_times import CandidateTimes, choose, compile_tables
@@ -24,6 +23,7 @@ from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.point_table import candidate_tables
 from occupancy_cli.plan.points import prepare
 from occupancy_cli.spec.settings import parse_settings
+from testing.split_sum import SPEC, write_kernel
 
 H200 = load_gpu("h200")
 SPLIT = "  split: {tiles: tiles, tiles_per_split: tiles_per_split, axis: 1}\n"

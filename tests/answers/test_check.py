@@ -403,3 +403,99 @@ def test_a_project_with_its_baseline_over_some_commits(project: Path) -> None:
     assert run(cwd=project).returncode == 2
     lock.unlink()
     assert run(cwd=project).returncode == 2
+
+
+# A product of 128 x 64 tiles: three stages keep two tiles of each operand in flight, 64 KiB or 128 KiB by the size BK.
+TUNED = """
+import triton
+import triton.language as tl
+
+{emitted}
+
+@triton.autotune(configs={configs}, key=["K"]{more})
+@triton.jit
+def mm(a_ptr, b_ptr, c_ptr, K, BK: tl.constexpr):
+    m = tl.arange(0, 128)
+    k = tl.arange(0, BK)
+    acc = tl.zeros([128, 128], tl.float32)
+    for k0 in range(0, K, BK):
+        a = tl.load(a_ptr + m[:, None] * K + k0 + k[None, :])
+        b = tl.load(b_ptr + (k0 + k)[:, None] * 128 + m[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + m[:, None] * 128 + m[None, :], acc)
+"""
+EVERY = '[triton.Config({"BK": b}, num_warps=8, num_stages=3) for b in (64, 128)]'
+MM = """\
+schema: occupancy/kernel-spec/1
+kernel: mm.py:mm
+shapes: {K: 4096}
+arguments: {a_ptr: "*bf16", b_ptr: "*bf16", c_ptr: "*fp32", K: {type: i32, value: K}}
+configs: autotune
+grid: [188]
+check: {gpus: [rtx-pro-6000]}
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_what_recommend_emits_passes_as_it_is_pasted(tmp_path: Path) -> None:
+    def written(**parts: str) -> None:
+        (tmp_path / "mm.py").write_text(TUNED.format(**{"emitted": "", "configs": EVERY, "more": "", **parts}))
+
+    def emitted(form: str) -> str:
+        command = [sys.executable, "-m", "occupancy_cli", "recommend", "mm.yaml", "--gpu", "rtx-pro-6000"]
+        done = subprocess.run([*command, "--emit", form], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (tmp_path / "mm.yaml").write_text(MM)
+    written()
+    failed = run("mm.yaml", "--format", "json", cwd=tmp_path)
+    assert failed.returncode == 1
+    (over,) = [f for f in findings(failed) if f["level"] == "violation"]
+    assert over["config"]["BK"] == 128
+    # Two copies of a 128 x 128 tile of bf16 are 65,536 bytes, as much for the other operand: over by 131,072 - 101,376.
+    assert "are 29,696 over the cap of 101,376" in over["message"]
+    assert "is 65,536 bytes for `a` (pipelined load, 2 copies of 128x128 bf16), mm.py:" in over["message"]
+    assert "a = tl.load(a_ptr" in over["message"]
+    configs, prune = emitted("configs"), emitted("prune")
+    written(emitted=configs, configs="CONFIGS")
+    assert run("mm.yaml", cwd=tmp_path).returncode == 0
+    written(emitted=prune, more=', prune_configs_by={"early_config_prune": prune_configs}')
+    done = run("mm.yaml", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert valid_report(done.stdout)["check"]["pruned"] == 1
+    # Where another config of the autotuner fits, that may be all that is asked.
+    written()
+    for where, code in ((MM, 1), (MM.replace("check: {", "check: {budgets: {fits: one}, "), 0)):
+        (tmp_path / "mm.yaml").write_text(where)
+        assert run("mm.yaml", cwd=tmp_path).returncode == code
+
+
+BUDGETS = """\
+check:
+  gpus: [rtx-pro-6000]
+  budgets:
+    - {max_registers_per_thread: 255}
+    - {configs: [{BLOCK: 64}], batches: [1, 2000], min_wave_efficiency: 90}
+    - {gpus: [h200], max_registers_per_thread: 1}
+    - {configs: [{BLOCK: 128}], max_predicted_time_us: 0.001}
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_budgets_for_some_gpus_configs_and_batches(project: Path) -> None:
+    spec = SCALE.replace("check: {gpus: [rtx-pro-6000]}\n", BUDGETS)
+    (project / "kernels" / "scale.yaml").write_text(spec)
+    done = run("kernels/scale.yaml", "--format", "json", cwd=project)
+    broken = {(f["config"]["BLOCK"], f["rule"]): f for f in findings(done) if f["level"] == "violation"}
+    assert set(broken) == {(64, "min_wave_efficiency"), (128, "max_predicted_time_us")}
+    # 4096 / 64 CTAs x 1 on 188 SMs x 24 CTAs of 2 warps: 64 of 4,512 slots busy; batch 2000 fills 28.4 waves.
+    said = broken[64, "min_wave_efficiency"]["message"]
+    assert said == "1.4 % of the CTA slots busy at batch 1, budget at least 90: 88.6 short"
+    (project / "kernels" / "scale.yaml").write_text(spec.replace("{BLOCK: 128}", "{BLOK: 128}"))
+    done = run("kernels/scale.yaml", "--format", "json", cwd=project)
+    (wrong,) = findings(done)
+    assert (wrong["rule"], wrong["line"]) == ("input", 13)
+    assert "Did you mean BLOCK?" in wrong["message"]

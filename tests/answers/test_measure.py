@@ -15,7 +15,6 @@ import pytest
 from fake_cuda import FakeNvml
 from locations import ROOT
 from report_schema import valid_report
-from split_sum import FormulaTimer, formula_us, machine, write_kernel
 
 from occupancy_cli.answers.measure import Measured, measure, reported
 from occupancy_cli.answers.times_file import read_times
@@ -29,6 +28,7 @@ from occupancy_cli.device.launch_timing import Launcher
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input, shipped_specs
+from testing.split_sum import FormulaTimer, formula_us, machine, write_kernel
 
 
 def run(

@@ -237,3 +237,20 @@ def test_a_setting_of_today_that_the_spec_cannot_have_is_refused(tmp_path: Path,
     with pytest.raises(InputError) as caught:
         kernel(tmp_path, SPEC + f"in_use: {today}\n")
     assert said in str(caught.value)
+
+
+def test_the_block_shape_of_a_descriptor_follows_the_config(tmp_path: Path) -> None:
+    spec = SPEC.replace('x: "*fp32"', 'x: "tensordesc<float16[BLOCK, min(2 * SPLITS, 64)]>"', 1)
+    by_config = points(kernel(tmp_path, spec, "BLOCK=64,128"), H200, None)
+    # SPLITS is 8
+    assert [p.main.request.arguments[0].type for p in by_config] == [
+        "tensordesc<fp16[64,16]>",
+        "tensordesc<fp16[128,16]>",
+    ]
+    (table,) = candidate_tables(kernel(tmp_path, spec), H200, [80], {}, None)
+    kinds = range(len(table.launches[0].firsts))
+    assert {table.plan(0, kind).request.arguments[0].type for kind in kinds} == {
+        f"tensordesc<fp16[256,{columns}]>" for columns in (2, 16, 32)
+    }
+    with pytest.raises(InputError, match="the block shape's BLOCK - 256 comes to 0"):
+        points(kernel(tmp_path, spec.replace("[BLOCK,", "[BLOCK - 256,")), H200, None)
