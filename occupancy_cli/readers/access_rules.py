@@ -83,8 +83,11 @@ def _lanes_agree(addresses: Ints, active: Bools, start: int, count: int) -> Bool
     return agree
 
 
-def copy_wavefronts(targets: Ints, sources: Ints, reading: Bools, zeroed: Bools, lane_bytes: int) -> tuple[Ints, Ints]:
-    """(wavefronts, the least) of LDGSTS, which copies to shared memory and writes zeros where it does not read.
+def copy_wavefronts(
+    targets: Ints, sources: Ints, reading: Bools, zeroed: Bools, lane_bytes: int
+) -> tuple[Ints, Ints, bool]:
+    """(wavefronts, the least, whether banks alone decide) of LDGSTS, which copies to shared memory and writes zeros
+    where it does not read.
 
     No document says how it is counted. On an H200 lanes that read and lanes that write zeros go separately, and a
     wavefront takes from each four-byte column of the 128-byte lines of global memory once: rows shorter than a line
@@ -93,6 +96,7 @@ def copy_wavefronts(targets: Ints, sources: Ints, reading: Bools, zeroed: Bools,
     words_a_lane = max(lane_bytes // BANK_BYTES, 1)
     lanes = 32 // words_a_lane
     total = np.zeros(len(targets), dtype=np.int64)
+    by_banks = True
     for start in range(0, 32, lanes):
         part = slice(start, start + lanes)
         steps = np.arange(words_a_lane)
@@ -103,9 +107,11 @@ def copy_wavefronts(targets: Ints, sources: Ints, reading: Bools, zeroed: Bools,
         used = np.zeros((len(targets), BANKS), dtype=np.int64)
         rows, at = np.nonzero(reads)
         np.add.at(used, (rows, columns[rows, at]), 1)
-        total += np.maximum(_words_by_bank(places, reads), used.max(axis=1)) + _words_by_bank(places, zeros)
+        banks, lines = _words_by_bank(places, reads), used.max(axis=1)
+        by_banks = by_banks and bool(np.all(lines <= banks))
+        total += np.maximum(banks, lines) + _words_by_bank(places, zeros)
     least = sum(-(-lanes_on.sum(axis=1) * lane_bytes // WAVEFRONT_BYTES) for lanes_on in (reading, zeroed))
-    return total, np.minimum(np.asarray(least, dtype=np.int64), total)
+    return total, np.minimum(np.asarray(least, dtype=np.int64), total), by_banks
 
 
 def matrix_wavefronts(addresses: Ints, matrices: int) -> Ints:

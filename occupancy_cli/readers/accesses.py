@@ -47,6 +47,7 @@ DATA_MASK = "every lane whose mask depends on loaded data takes part"
 DATA_BRANCH = "the code below a branch on loaded data runs, a loop of such length twice"
 DATA_WAY = "whether it runs depends on loaded data"
 DATA_ROWS = "different loaded indices are different rows"
+COPY_LINES = "a copy to shared memory takes rows shorter than a 128-byte line one by one, as an H200 mostly does"
 LIKE_NEIGHBOURS = "CTAs that were not followed are like those beside them"
 UNFOLLOWED = "its address is computed by instructions that are not followed"
 
@@ -241,7 +242,9 @@ class _Counted:
                 tally.unknown.add(UNFOLLOWED)
                 return
             sources = np.broadcast_to(touch.source.bits, (low_size,)).reshape(shape).astype(np.int64)
-            taken, least = copy_wavefronts(addresses, sources, touch.active, touch.zeroed, size)
+            taken, least, by_banks = copy_wavefronts(addresses, sources, touch.active, touch.zeroed, size)
+            if not by_banks:
+                tally.assumes.add(COPY_LINES)
         else:
             taken = shared_wavefronts(addresses, touch.active, size, load=base == "LDS")
             least = least_wavefronts(touch.active.sum(axis=1), size, taken)

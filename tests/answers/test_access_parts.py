@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from occupancy_cli.answers.access_causes import Arguments, causes_of
+from occupancy_cli.cli.app import app
 from occupancy_cli.compile.request import ArgumentValue
 from occupancy_cli.readers.accesses import Access
 from occupancy_cli.readers.ttgir import SourceLine
@@ -84,3 +88,40 @@ def test_a_terminal_shows_the_line_with_its_waste_and_its_cause(width: int) -> N
         "unknown for 1 access: its address",
     ):
         assert said in " ".join(shown.split()), said
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+"""
+SPEC = """
+schema: occupancy/kernel-spec/1
+kernel: copied.py:copy_kernel
+shapes: {n: 262141}
+configs: [{BLOCK: 1024, num_warps: 4}]
+grid: ["ceil_div(n, BLOCK)"]
+arguments: {x_ptr: "*bf16", y_ptr: "*bf16", n: {type: i32, value: n}}
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_an_odd_size_makes_a_copy_read_eight_times_the_sectors(tmp_path: Path) -> None:
+    (tmp_path / "copied.py").write_text(KERNEL)
+    (tmp_path / "copied.yaml").write_text(SPEC)
+    done = CliRunner().invoke(app, ["explain", str(tmp_path / "copied.yaml"), "--gpu", "h200", "--format", "json"])
+    assert done.exit_code == 0, done.output
+    (config,) = json.loads(done.stdout)["kernels"][0]["configs"]
+    found = config["accesses"]
+    # 256 CTAs of 4 warps run each of 8 loads and 8 stores; each touches 32 lanes 16 bytes apart, 16 sectors, for the
+    # 2 sectors of 64 bytes. Only the last CTA's mask leaves three elements out, in sectors that others need too.
+    assert len(found) == 16 and {(a["bits"], a["executed"], a["basis"]) for a in found} == {(16, 1024, "exact")}
+    assert {(a["sectors"], a["least_sectors"]) for a in found} == {(16384, 2048)}
+    assert all("n = 262,141 is no multiple of 16" in a["causes"][0]["text"] for a in found)
+    assert {a["source"]["line"] for a in found} == {9}

@@ -59,10 +59,10 @@ def test_a_copy_takes_each_column_of_its_lines_once() -> None:
     # Two lanes of 8 rows read 32 bytes a row (offsets 0 and 16 of a line): four rows in a quarter share the columns.
     short = LANES // 2 * 512 + LANES % 2 * 16
     nobody = np.zeros((1, 32), dtype=bool)
-    taken, least = copy_wavefronts(LANES * 16, short, ALL, nobody, 16)
-    assert (taken.tolist(), least.tolist()) == ([16], [4])
-    taken, least = copy_wavefronts(LANES * 16, short, nobody, ALL, 16)  # zeros are written as any store
-    assert (taken.tolist(), least.tolist()) == ([4], [4])
+    taken, least, by_banks = copy_wavefronts(LANES * 16, short, ALL, nobody, 16)
+    assert (taken.tolist(), least.tolist(), by_banks) == ([16], [4], False)
+    taken, least, by_banks = copy_wavefronts(LANES * 16, short, nobody, ALL, 16)  # zeros are written as any store
+    assert (taken.tolist(), least.tolist(), by_banks) == ([4], [4], True)
 
 
 def test_sectors_and_the_least() -> None:
