@@ -31,6 +31,7 @@ from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.plan.changed_files import ChangedFiles
 from occupancy_cli.plan.check_selection import SelectedKernel, Selection, shown_path
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.budget_layers import (
     OF_SHARED_MEMORY,
@@ -288,11 +289,8 @@ class _Run:
         one_is_enough = False
         places = config_places(planned.kernel, planned.selected)
         for point, at_batches in zip(planned.points, planned.at_batches, strict=True):
-            analyzed = AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), planned.timed)
-            more = {
-                batch: AnalyzedPoint(p, tuple(next(outcomes) for _ in p.launches), planned.timed)
-                for batch, p in at_batches.items()
-            }
+            analyzed = _settled(planned, point, outcomes)
+            more = {batch: _settled(planned, p, outcomes) for batch, p in at_batches.items()}
             self.everything += [analyzed, *more.values()]
             values = {**point.knobs, **point.config}
             used = _is_used(planned.selected, values)
@@ -367,6 +365,12 @@ def _each_knob_value(kernel: Kernel, sets: Mapping[str, Setting]) -> dict[str, S
         if name in kernel.description.constexprs and isinstance(knob.values, list) and knob.values and name not in sets:
             settings[name] = Setting(tuple(knob.values), "spec values")
     return settings
+
+
+def _settled(planned: _Planned, point: Point, outcomes: Iterator[CompileOutcome]) -> AnalyzedPoint:
+    """A point with the next outcomes, one a launch: a launch that no GPU takes has failed, whatever was compiled."""
+    compiled = tuple(next(outcomes) for _ in point.launches)
+    return AnalyzedPoint(*settled_point(planned.kernel.given, planned.gpu, point, compiled), planned.timed)
 
 
 def _points_at(

@@ -31,6 +31,7 @@ from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.model.waves import WaveSchedule
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
+from occupancy_cli.plan.settled_launches import settled
 from occupancy_cli.report import schema
 from occupancy_cli.spec.config_tables import DEVICE, TableEntry, nearest_entries, read_tables
 from occupancy_cli.spec.expressions import parse_expression
@@ -247,7 +248,13 @@ class Tables:
         requests = [j.point.main.request for j in planned if j.point is not None]
         self._requests |= {r.key() for r in requests}
         outcomes = iter(self.service.compile_all(requests))
-        return [j if j.point is None else replace(j, outcome=next(outcomes)) for j in planned]
+        return [j if j.point is None else self._settled(j, next(outcomes)) for j in planned]
+
+    def _settled(self, judged: Judged, outcome: CompileOutcome) -> Judged:
+        """An entry with what came of its compile; failed where no GPU takes such a launch."""
+        assert judged.point is not None and judged.gpu is not None
+        plan, outcome = settled(self.given, judged.gpu, judged.point.main, outcome)
+        return replace(judged, point=replace(judged.point, main=plan), outcome=outcome)
 
     # --- what instead ---
 
