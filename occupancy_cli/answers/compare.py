@@ -134,7 +134,7 @@ def compare(
     incumbent: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Judge every way of choosing by a file of times. Raises `InputError` as `measured_kernel` does."""
-    measured = measured_kernel(times, given, gpu, service, same_triton=False)
+    measured = measured_kernel(times, given, gpu, service, same_triton=True)
     kernel = measured.kernel
     cold = times.header.cold
     # A knob is what a person sets, whether the kernel takes it as a constexpr or as an argument: no part of a config.

@@ -59,6 +59,8 @@ def measured_kernel(
         raise InputError(
             f"the times were measured on {header.device} ({header.gpu}), not on {gpu.id}", where=f"{times.path}:1"
         )
+    if not gpu.is_named(header.device):
+        raise InputError(f"device is {header.device!r}, which is no name of {gpu.id}", where=f"{times.path}:1")
     for name, theirs, ours in (
         ("compute_capability", header.compute_capability, gpu.compute_capability),
         ("sm_count", header.sm_count, gpu.sm_count),

@@ -25,7 +25,6 @@ from occupancy_cli.gpu.profiles import (
     limits_only_gpu,
     list_gpus,
     load_gpu,
-    normalized,
 )
 
 DRIVER_LIBRARY = "libcuda.so.1"
@@ -163,13 +162,7 @@ def match_profile(device: Device, gpus: Iterable[GpuProfile]) -> GpuProfile | No
 
     A profile of another compute capability is never matched. None when no profile has the name.
     """
-    wanted = normalized(device.name)
-    named = [
-        gpu
-        for gpu in gpus
-        if gpu.compute_capability == device.compute_capability
-        and wanted in {normalized(n) for n in (gpu.id, gpu.name, *gpu.aliases, *gpu.device_names)}
-    ]
+    named = [gpu for gpu in gpus if gpu.compute_capability == device.compute_capability and gpu.is_named(device.name)]
     gib = float(device.readings.get("memory_bytes", 0)) / 2**30
     return min(named, key=lambda gpu: abs((gpu.memory_gb or 0) - gib), default=None)
 

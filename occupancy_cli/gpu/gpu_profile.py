@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from occupancy_cli.gpu.gpu_names import normalized
+
 # documented: NVIDIA's own documents, headers and tools print it.
 # measured:   read from a device (a driver query) or timed on one; the source says with what.
 # assumed:    neither is known for this product; the note says where the figure comes from.
@@ -143,6 +145,10 @@ class GpuProfile:
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
     path: str = field(default="", compare=False, repr=False)
+
+    def is_named(self, name: str) -> bool:
+        """Whether `name`, the driver's for a device or a person's, is one of this GPU's."""
+        return normalized(name) in {normalized(n) for n in (self.id, self.name, *self.aliases, *self.device_names)}
 
     @property
     def arch(self) -> int:

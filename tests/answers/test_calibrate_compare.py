@@ -115,11 +115,14 @@ def test_times_of_something_else_are_refused(spec: Path, measured: Path) -> None
     with service() as one:
         with pytest.raises(InputError, match="not on h100-sxm"):
             calibrate(times, given, load_gpu("h100-sxm"), one)
-        with pytest.raises(InputError, match=r"with Triton 2\.0"):
-            calibrate(with_header(triton="2.0"), given, H200, one)
+        for asks in (calibrate, compare):
+            with pytest.raises(InputError, match=r"times.jsonl:1: .*with Triton 2\.0"):
+                asks(with_header(triton="2.0"), given, H200, one)
+            with pytest.raises(InputError, match=r"times.jsonl:1: device is 'NVIDIA A100'"):
+                asks(with_header(device="NVIDIA A100"), given, H200, one)
         with pytest.raises(InputError, match="source has changed"):
             calibrate(with_header(source_sha256="0" * 64), given, H200, one)
-        # A comparison says so instead: the times stay what they are.
+        # A study may take them all the same, and is told.
         found = measured_kernel(with_header(triton="2.0"), given, H200, one, same_triton=False)
         assert "with Triton 2.0" in found.notes[0]
 

@@ -282,6 +282,16 @@ def test_a_failing_config_is_named_by_its_python_line(project: Path) -> None:
 
 @pytest.mark.compiles
 @pytest.mark.one_triton
+def test_a_launch_that_no_gpu_takes_fails(project: Path) -> None:
+    """What was compiled fits; 70,000 CTAs along y are more than the 65,535 of CUDA."""
+    (project / "kernels" / "add.yaml").write_text(ADD + "grid: [1, n]\n")
+    done = run("kernels/add.yaml", "--set", "n=70000", "--format", "json", cwd=project)
+    assert done.returncode in (1, 2)
+    assert all("'n' comes to 70,000, an axis is 1 to 65,535" in f["message"] for f in findings(done))
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_kernel_without_types_says_what_to_do(project: Path) -> None:
     done = run("kernels/ops.py:add", "--format", "json", cwd=project)
     assert done.returncode == 2
