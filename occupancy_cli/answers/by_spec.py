@@ -59,6 +59,22 @@ def analyze_spec(
     return analyze(given, gpus[0].profile(), service, sets, full=full, timed=timed)
 
 
+def analyze_compiled(
+    text: str, gpu: AskedGpu, service: CompileService, sets: Mapping[str, Setting], grid: str | None
+) -> Report:
+    """The Report of `analyze` for a file that a compiler wrote.
+
+    Where no GPU was named it is the default one, or for another compute capability that one's limits.
+    """
+    from occupancy_cli.answers.analyze_text import analyze_dump, read_dump
+
+    dump = read_dump(text)
+    profile = gpu.profile()
+    if not gpu.asked and dump.arch not in (None, profile.arch):
+        profile = gpu.resolve(f"sm{dump.arch}")
+    return analyze_dump(dump, profile, service, sets, grid)
+
+
 def recommend_spec(
     given: KernelInput,
     gpu: AskedGpu,

@@ -185,7 +185,8 @@ def _finding(
     message = f"{_number(value)} {unit}{at}, budget at {'most' if most else 'least'} {_number(limit.value)}{from_where}"
     if not holds:
         message += f": {_number(abs(value - limit.value))} {'over' if most else 'short'}"
-    numbers: dict[str, Any] = {"required": value, "limit": limit.value, "unit": unit}
+    rounded = round(value, 3) if isinstance(value, float) else value
+    numbers: dict[str, Any] = {"required": rounded, "limit": limit.value, "unit": unit}
     return schema.Finding(level="ok" if holds else "violation", rule=rule, message=message, **numbers, **base)
 
 

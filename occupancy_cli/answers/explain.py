@@ -1,4 +1,4 @@
-"""`explain`: where each config's shared memory and registers go, by buffer and by source line.
+"""`explain`: where each config's shared memory and registers go and what its accesses take, by source line.
 
 The figures are the compiler's own: the map is that of its allocation pass, lives of registers are those that nvdisasm
 finds in the machine code. What other launch options would do to registers is compiled, never estimated.
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from occupancy_cli.answers.access_parts import AccessParts, access_parts
 from occupancy_cli.answers.analyze import (
     AnalyzedPoint,
     compile_points,
@@ -45,25 +46,33 @@ def explain(
     chosen: Sequence[str] = (),
     *,
     full: bool = False,
+    timed: bool = False,
+    try_others: bool = True,
 ) -> schema.Report:
     """A Report whose configs have their maps; `chosen` are `NAME=VALUE,...` that pick configs, all without one.
+
+    `full` compiles configs over the cap to the end, `timed` predicts times, `try_others` compiles a config with other
+    launch options where few are asked for.
 
     Raises `InputError` for a name or value that no config has.
     """
     kernel = prepare(given, gpu, service.describe, sets, os.environ)
     everything = points(kernel, gpu, stop_above(gpu, full=full))
     picked = [to_explain(point) for point in chosen_points(everything, chosen)]
-    analyzed = compile_points(kernel, gpu, service, picked)
+    analyzed = compile_points(kernel, gpu, service, picked, timed=timed)
     part = kernel_part(kernel, gpu, analyzed, pruned_points(kernel, service, picked))
-    try_others = len(picked) <= MOST_TRIED
-    tried = [_options_tried(gpu, service, each) if try_others else [] for each in analyzed]
+    few = try_others and len(picked) <= MOST_TRIED
+    tried = [_options_tried(gpu, service, each) if few else [] for each in analyzed]
     configs = [
-        explained_config(config, each, options)
+        explained_config(config, each, options, follow=few)
         for config, each, options in zip(part.configs, analyzed, tried, strict=True)
     ]
     notes = notes_of(service, analyzed)
-    if len(picked) > MOST_TRIED:
-        notes.append("what num_warps and maxnreg would do to registers is compiled for one config: name it by --config")
+    if try_others and not few:
+        notes.append(
+            "accesses are followed, and what num_warps and maxnreg would do to registers is compiled, for one config: "
+            "name it by --config"
+        )
     return schema.Report(
         command="explain",
         toolchain=toolchain(service, analyzed),
@@ -79,18 +88,24 @@ def to_explain(point: Point) -> Point:
     return replace(point, main=replace(point.main, request=replace(point.main.request, explain=True)))
 
 
-def explained_config(config: schema.Config, analyzed: AnalyzedPoint, options: list[OptionTried]) -> schema.Config:
-    """A config's part with its map and its registers, where its compile has them."""
+def explained_config(
+    config: schema.Config, analyzed: AnalyzedPoint, options: list[OptionTried], *, follow: bool
+) -> schema.Config:
+    """A config's part with its map and its registers, where its compile has them; with `follow` its accesses too."""
     outcome = analyzed.outcomes[0]
     if outcome.explanation is None or outcome.resources is None:
         return config
     read = outcome.explanation.read()
+    accesses = AccessParts([], [])
+    if follow:
+        accesses = access_parts(read, outcome.resources, analyzed.point.main)
     return replace(
         config,
         shared_map=shared_map_part(read.shared_map, read.texts),
         register_use=register_use_part(read, outcome.resources),
         options_tried=options,
-        notes=[*config.notes, *([read.note] if read.note else [])],
+        accesses=accesses.found,
+        notes=[*config.notes, *([read.note] if read.note else []), *accesses.notes],
     )
 
 

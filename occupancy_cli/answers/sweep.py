@@ -67,6 +67,7 @@ def sweep(
             default=_side(gpu, ranking.incumbent, factor),
             recommended=_side(gpu, common.get(ranking.batch), factor),
             best=_best(gpu, ranking.ranked, factor),
+            model_error_percent=ranking.error_percent,
         )
         for ranking in rankings
     ]

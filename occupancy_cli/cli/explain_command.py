@@ -30,6 +30,11 @@ def explain(
     full: Annotated[
         bool, typer.Option("--full", help="Compile configs over the cap to the end too: registers are then known.")
     ] = False,
+    time: Annotated[bool, typer.Option("--time", help="Predict the time of each launch too.")] = False,
+    others: Annotated[
+        bool,
+        typer.Option("--others/--no-others", help="Compile one or two configs with other num_warps and maxnreg too."),
+    ] = True,
     lines: Annotated[
         bool, typer.Option("--lines", help="List the source with bytes, registers and spills beside each line.")
     ] = False,
@@ -50,5 +55,6 @@ def explain(
     profile = options.resolve_gpu(gpu, hw_profiles)
     given = read_kernel_input(kernel, arguments or [], grid)
     with how.service() as service:
-        report = run(given, profile, service, options.settings(sets, batch), configs or (), full=full)
+        values = options.settings(sets, batch)
+        report = run(given, profile, service, values, configs or (), full=full, timed=time, try_others=others)
     show(report, output_format, View(lines=lines))

@@ -12,37 +12,51 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from occupancy_cli.compile.kernel_explanation import KernelExplanation
+from occupancy_cli.compile.kernel_explanation import KernelCode, KernelExplanation, packed
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.readers.register_life import RegisterUse, countable, read_register_use
+from occupancy_cli.readers.argument_uses import unmarked_arguments
+from occupancy_cli.readers.kernel_parameters import parameter_places
+from occupancy_cli.readers.register_life import RegisterUse, countable, instruction_sources, read_register_use
 from occupancy_cli.readers.shared_map import SharedMap, read_shared_map
-from occupancy_cli.readers.ttgir import SourceLine
+from occupancy_cli.readers.ttgir import SourceLine, parse_ttgir
 
 DISASSEMBLY_SECONDS = 60
 
 
-def read_explanation(allocated: str, cubin: bytes | None, kernel: str, tools: Path) -> KernelExplanation:
+def read_explanation(allocated: str, cubin: bytes | None, ttgir: str, kernel: str, tools: Path) -> KernelExplanation:
     """The explanation of one compile. `allocated` is the IR behind the allocation pass, `cubin` None where the compile
-    ended there, `tools` the folder of nvdisasm."""
+    ended there, `ttgir` the IR before it, `tools` the folder of nvdisasm."""
     shared_map = read_shared_map(allocated)
-    registers, note = None, "compiled up to its shared memory only: it is over the cap"
-    if cubin is not None:
-        registers, note = _registers(cubin, kernel, tools)
-    return KernelExplanation(shared_map, registers, _texts(_named(shared_map, registers)), note)
-
-
-def _registers(cubin: bytes, kernel: str, tools: Path) -> tuple[RegisterUse | None, str]:
+    if cubin is None:
+        note = "compiled up to its shared memory only: it is over the cap"
+        return KernelExplanation(shared_map, None, _texts(_named(shared_map, None)), note)
+    registers, code, note = None, None, ""
+    named: set[SourceLine] = set()
     try:
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(countable(cubin))
-            file.flush()
-            lives = _run(tools, "-c", "-lrm", "narrow", file.name)
-            disassembly = _run(tools, "-c", "-hex", "-gi", file.name)
-        return read_register_use(lives, disassembly, kernel), ""
+        lives, disassembly = _disassembled(cubin, tools)
+        registers = read_register_use(lives, disassembly, kernel)
+        code = _code(cubin, disassembly, ttgir, kernel)
+        named = {line for lines in instruction_sources(disassembly, kernel).values() for line in lines}
     except subprocess.CalledProcessError as failed:
-        return None, f"registers by line are unknown: nvdisasm says {failed.stderr.strip() or failed}"
+        note = f"registers and accesses by line are unknown: nvdisasm says {failed.stderr.strip() or failed}"
     except (OSError, subprocess.SubprocessError, OccupancyError) as failed:
-        return None, f"registers by line are unknown: {failed}"
+        note = f"registers and accesses by line are unknown: {failed}"
+    return KernelExplanation(shared_map, registers, _texts(_named(shared_map, registers) | named), note, code)
+
+
+def _disassembled(cubin: bytes, tools: Path) -> tuple[str, str]:
+    """(lives of registers, instructions with their lines)."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(countable(cubin))
+        file.flush()
+        return _run(tools, "-c", "-lrm", "narrow", file.name), _run(tools, "-c", "-hex", "-gi", file.name)
+
+
+def _code(cubin: bytes, disassembly: str, ttgir: str, kernel: str) -> KernelCode:
+    parsed = parse_ttgir(ttgir)
+    names = tuple(name for name, _, _ in parsed.function.arguments)
+    places = parameter_places(cubin, kernel)
+    return KernelCode(kernel, packed(disassembly), places, names, unmarked_arguments(parsed))
 
 
 def _run(tools: Path, *arguments: str) -> str:

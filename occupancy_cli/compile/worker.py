@@ -36,7 +36,7 @@ from occupancy_cli.compile.kernel_record import (
     KernelRecord,
     Parameter,
 )
-from occupancy_cli.compile.request import ArgumentValue, KernelSource, Target
+from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.typed_json import from_plain, to_json
 from occupancy_cli.compile.worker_messages import (
     Answer,
@@ -102,7 +102,15 @@ _located: set[tuple[str, Any]] = set()
 
 
 def load(source: KernelSource) -> Loaded:
-    """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
+    """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`.
+
+    What a compiler wrote is no module: of it only the text counts.
+    """
+    if is_written_by_compiler(source):
+        assert source.file is not None
+        loaded = Loaded(ModuleType(source.kernel))
+        loaded.seen.facts["content", source.file] = observe("content", source.file)
+        return loaded
     from occupancy_cli.loading import module_loading
 
     device = active()
@@ -299,6 +307,8 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     from occupancy_cli.readers import cubin
 
     request = message.request
+    if is_written_by_compiler(request.source):
+        return _compile_on(request), None
     kernel = _kernel(request.source)
     set_by_heuristics = triton_front.heuristic_names(kernel)
     heuristic = {a.name: a.value for a in request.arguments if a.heuristic}
@@ -378,8 +388,40 @@ def _explanation(result: Mapping[str, Any]) -> KeptExplanation:
     with module_loading.left_aside():
         from occupancy_cli.compile.explaining import read_explanation
 
-        read = read_explanation(result["allocated"], result.get("cubin"), result.get("name", ""), tools)
+        read = read_explanation(
+            result["allocated"], result.get("cubin"), result.get("ttgir", ""), result.get("name", ""), tools
+        )
     return KeptExplanation(to_json(read), EXPLANATION_VERSION)
+
+
+def is_written_by_compiler(source: KernelSource) -> bool:
+    """Whether a source is a kernel's IR or PTX, not Python."""
+    return source.file is not None and source.file.endswith((".ttir", ".ttgir", ".ptx"))
+
+
+def _compile_on(request: CompileRequest) -> KernelRecord:
+    """Compile a kernel on from its TTIR, TTGIR or PTX."""
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.readers import cubin
+
+    assert request.source.file is not None
+    triton_front.install_driver(request.target)
+    result = triton_front.compile_text(Path(request.source.file), request.target.arch, dict(request.options))
+    found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
+    if result["name"] not in found:
+        raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
+    mine = found[result["name"]]
+    resources = KernelResources(
+        shared_bytes=result["shared_bytes"],
+        num_warps=result["num_warps"],
+        threads_per_cta=32 * result["num_warps"],
+        registers_per_thread=mine.registers_per_thread,
+        spill_bytes=mine.frame_bytes,
+        static_shared_bytes=max(0, mine.static_shared_bytes - (1024 if request.target.arch >= 90 else 0)),
+        num_ctas=result["num_ctas"],
+        tmem_columns=result["tmem_columns"],
+    )
+    return KernelRecord(resources)
 
 
 def _toolchain(arch: int) -> dict[str, str]:

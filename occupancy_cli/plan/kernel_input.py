@@ -20,6 +20,8 @@ from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSp
 from occupancy_cli.spec.settings import split_outside_brackets
 from occupancy_cli.yaml_reader import Document, find_file
 
+COMPILED = (".ttir", ".ttgir", ".ptx", ".cubin")
+"""Endings of files that a compiler wrote: a kernel that needs no spec to be analyzed."""
 SHIPPED_KERNEL = "sparse_mla_decode"
 _ARGUMENT = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<type>[^=@]+)(?:@(?P<align>\d+))?(?:=(?P<value>.+))?$")
 

@@ -21,8 +21,8 @@ _BITS = {
 class Operation:
     """One operation: its results, name, operand names, attributes, types behind the colon, place, and what it holds.
 
-    `closing` is what stands behind the brace that ends an operation with a region, `}) {allocation.offset = 0 : i32}`,
-    with its place resolved in `closing_place`. `loc` is the location as written, for `source_lines`.
+    `closing` is what stands behind the brace that ends an operation with a region, `}) {allocation.offset = 0 : i32}`;
+    `loc` is the location as written, for `source_lines`.
     """
 
     results: list[str]
@@ -35,7 +35,6 @@ class Operation:
     children: list[Operation] = field(default_factory=list)
     yields: list[str] = field(default_factory=list)
     closing: str = ""
-    closing_place: str = ""
     loc: str = ""
 
     @property
@@ -118,7 +117,6 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int, dict[str
             if owner is not None:
                 owner.closing = line.lstrip("})").strip()
                 behind = _LOC.search(line)
-                owner.closing_place = _place(behind.group(1), places) if behind else ""
                 owner.loc = behind.group(1) if behind else owner.loc
                 for inner in closing:
                     if inner.name == "scf.yield":

@@ -11,6 +11,7 @@ Buffers whose lives do not overlap may share an address, so bytes do not add up 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from occupancy_cli.report.part_values import Scalar, prose
 
@@ -110,6 +111,40 @@ class RegisterUse:
     holders: list[RegisterHolder]
     lines: list[RegisterLine] = field(default_factory=list)
     spills: list[SpillLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessCause:
+    """Why an access takes more than the least: its kind (width, stride, misalignment, bank conflict, layout conversion,
+    spill, not pipelined) and what is to blame."""
+
+    kind: str
+    text: str = prose("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryAccess:
+    """One instruction that accesses memory.
+
+    `bits` is what a lane moves at once. `executed`, `sectors` (of 32 bytes, global memory) and `least_sectors` are of
+    the whole launch, counted by warps; the others of one access. `basis` is exact, assumed (`reason` says on what
+    the figures rest) or unknown: then they are null, and `reason` says why.
+    """
+
+    op: str
+    bits: int
+    executed: int | None
+    wavefronts_per_access: float | None
+    least_wavefronts: float | None
+    sectors: int | None
+    least_sectors: int | None
+    sectors_per_access: float | None
+    least_sectors_per_access: float | None
+    in_loop: bool
+    basis: Literal["exact", "assumed", "unknown"]
+    reason: str = prose("")
+    causes: list[AccessCause] = field(default_factory=list)
+    source: SourceText | None
 
 
 @dataclass(frozen=True, kw_only=True)

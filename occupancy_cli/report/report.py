@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
     from occupancy_cli.report.check_parts import CheckRun
-    from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
+    from occupancy_cli.report.choice_parts import (
+        Anchor,
+        Recommendation,
+        SingleSetting,
+        SurfacePoint,
+        SweepPoint,
+    )
     from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
+    from occupancy_cli.report.diff_parts import Diff
     from occupancy_cli.report.fit_parts import Fit
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
@@ -55,6 +62,9 @@ class Report:
     recommendations: list[Recommendation] = field(default_factory=list)
     single_setting: SingleSetting | None = None
     sweep: list[SweepPoint] = field(default_factory=list)
+    surface: list[SurfacePoint] = field(
+        default_factory=list, metadata={"description": "the least time of each number of splits at each batch"}
+    )
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
     check: CheckRun | None = None
@@ -63,6 +73,7 @@ class Report:
     gpus: list[GpuFacts] = field(default_factory=list)
     devices: list[Device] | None = None
     fit: Fit | None = None
+    diffs: list[Diff] = field(default_factory=list)
     measured_gpu: MeasuredGpu | None = None
     knobs: Knobs | None = None
     skeleton: Skeleton | None = None

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         SweepSide,
     )
     from occupancy_cli.report.explain_parts import (
+        AccessCause,
         Buffer,
+        MemoryAccess,
         OperationRange,
         OptionTried,
         RegisterHolder,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
+    "AccessCause",
     "Anchor",
     "Buffer",
     "CheckRun",
@@ -68,6 +71,7 @@ __all__ = [
     "Kernel",
     "Launch",
     "Level",
+    "MemoryAccess",
     "NextCta",
     "Occupancy",
     "OperationRange",
@@ -101,6 +105,7 @@ MODULES = (
     "explain_parts",
     "check_parts",
     "fit_parts",
+    "diff_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,13 @@ from typing import Any
 import pytest
 import yaml
 from locations import ROOT
+from typer.testing import CliRunner
+
+from occupancy_cli.cli.app import app
+from occupancy_cli.compile.compile_service import triton_version
+from occupancy_cli.report.check_formats import FORMATS
+from occupancy_cli.spec.kernel_spec import Budgets
+from occupancy_cli.spec.project_settings import ProjectSettings, tomllib
 
 SCRIPTS = ROOT / ".github" / "action"
 KERNEL = """
@@ -208,3 +216,41 @@ def test_what_the_pre_commit_hook_runs(project: Path, tmp_path: Path) -> None:
     assert subprocess.run(command, cwd=project, env=env, capture_output=True, check=False).returncode == 0
     (project / "kernels" / "add.yaml").write_text(SPEC.replace("255", "1"))
     assert subprocess.run(command, cwd=project, env=env, capture_output=True, check=False).returncode == 1
+
+
+# --- docs/ci.md and examples/ci ----------------------------------------------------------------------------------
+
+
+def test_what_the_page_says_is_so() -> None:
+    """Every key, budget, option and format that the page names is one."""
+    text = (ROOT / "docs" / "ci.md").read_text()
+    known = {n for n in Budgets.model_fields if n not in ("gpus", "configs", "batches")}
+    table = text.partition("| budget | |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", table)) - {"each", "one"} == known
+    for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
+        ProjectSettings.model_validate(tomllib.loads(block)["tool"]["occupancy"])
+    for block in re.findall(r"```yaml\n(check:.*?)```", text, re.DOTALL):
+        for budgets in yaml.safe_load(block)["check"]["budgets"]:
+            Budgets.model_validate(budgets)
+    help_text = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "300"}).output
+    for option in set(re.findall(r"(?<![\w`-])`?(--[a-z][a-z-]+)", text.partition("## pytest")[0])) - {"--rm"}:
+        assert option in help_text, option
+    for name in FORMATS:
+        assert name in text.partition("## Elsewhere")[2]
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_the_example_repository_passes_its_gate_and_a_change_does_not(tmp_path: Path) -> None:
+    folder = tmp_path / "ci"
+    shutil.copytree(ROOT / "examples" / "ci", folder)
+    command = [sys.executable, "-m", "occupancy_cli", "check"]
+    if triton_version() not in ("3.9.0",):
+        pytest.skip("its baseline was written with Triton 3.9.0")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kernel = folder / "kernels" / "softmax.py"
+    kernel.write_text(kernel.read_text().replace("num_warps=8", "num_warps=1"))
+    done = subprocess.run([*command, "--format", "github"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert "::warning file=kernels/softmax.py,line=16,title=Not as the baseline has it::" in done.stdout

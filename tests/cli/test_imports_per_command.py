@@ -28,7 +28,7 @@ CALC = ("calc", "--threads", "128", "--regs", "168", "--shared", "61568")
 PARTS = {
     "machine_parts", "occupancy_parts", "kernel_parts", "check_parts", "choice_parts", "calculation_parts",
     "audit_parts", "capture_parts", "device_parts", "installation_parts", "measured_parts", "source_parts",
-    "explain_parts", "fit_parts",
+    "explain_parts", "fit_parts", "diff_parts",
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def escaped(value: Any) -> str:
     return value.text if isinstance(value, Html) else escape(visible_lines(str(value)), quote=True)
 
 
-def tag(name: str, *children: Any, **attributes: Any) -> Html:
+def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
     """An element. `class_` is the attribute class, `data_x` data-x; one that is None or False is left out."""
     if not _NAME.fullmatch(name):
         raise ValueError(name)

@@ -29,6 +29,7 @@ _MODULES = {
     "tables": "tables",
     "findings": "findings",
     "fit": "fitting",
+    "diffs": "diffing",
     "calculation": "calculation",
     "gpus": "gpu_facts",
     "devices": "devices",

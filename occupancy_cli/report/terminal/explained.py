@@ -65,6 +65,10 @@ def _config(which: str, config: Config, width: int, view: View) -> Iterator[Rend
         yield from _peak(found)
     if config.register_use is not None:
         yield from _registers(config.register_use, width)
+    if config.accesses:
+        from occupancy_cli.report.terminal import accesses
+
+        yield from accesses.lines(config.accesses, width)
     yield from _options(config.options_tried, config, width)
     if view.lines:
         yield from _listing(config, width)

@@ -41,13 +41,20 @@ def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
         worst = (min if least else max)(held, key=lambda f: f.required or 0)
         limit = ""
         if worst.required is not None:
-            needed = f"{worst.required:,} {worst.unit}, {worst.limit:,} are asked for"
-            limit = f", at least {needed}" if least else f", at most {worst.required:,} of {worst.limit:,} {worst.unit}"
+            value, asked = _number(worst.required), _number(worst.limit)
+            needed = f"{value} {worst.unit}, {asked} are asked for"
+            limit = f", at least {needed}" if least else f", at most {value} of {asked} {worst.unit}"
         line = Text("ok   ", style="green")
         count = f"{len(held)} {'launch' if len(held) == 1 else 'launches'}"
         line.append(f"{_place(worst)}{kernel} on {gpu}: {rule} holds for {count}{limit}", style="")
         parts.append(line)
     return parts
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
 
 
 def _place(finding: Finding) -> str:
