@@ -36,7 +36,7 @@ class Standing:
 
 
 def standing(times: CandidateTimes, which: npt.NDArray[np.int64], ranking: Ranking, *, compared: bool) -> Standing:
-    """The standing of a ranking's choice among `which`, the candidates of its batch; `compared`: with what they have."""
+    """The standing of a ranking's choice among `which`, the candidates of its batch; `compared`: and their values."""
     limit = ranking.chosen.time_us * (1 + ranking.error_percent / 100)
     can_launch = which[np.isfinite(times.at_least_us[which])]
     near = [i for i in can_launch[times.at_least_us[can_launch] <= limit].tolist() if times.time_us(i) <= limit]
