@@ -398,12 +398,6 @@ def _each_knob_value(kernel: Kernel, sets: Mapping[str, Setting]) -> dict[str, S
     return settings
 
 
-def _settled(planned: _Planned, point: Point, outcomes: Iterator[CompileOutcome]) -> AnalyzedPoint:
-    """A point with the next outcomes, one a launch: a launch that no GPU takes has failed, whatever was compiled."""
-    compiled = tuple(next(outcomes) for _ in point.launches)
-    return AnalyzedPoint(*settled_point(planned.kernel.given, planned.gpu, point, compiled), planned.timed)
-
-
 def _points_at(
     kernel: Kernel,
     gpu: GpuProfile,

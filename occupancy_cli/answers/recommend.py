@@ -28,6 +28,7 @@ from occupancy_cli.answers.candidate_times import (
     no_work,
     short_config,
 )
+from occupancy_cli.answers.choice_reasons import Standing, against, set_line, standing, why
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -64,6 +65,8 @@ from occupancy_cli.spec.settings import Setting, one_value
 from occupancy_cli.spec.traffic import parse_lengths
 
 COMMON_MOST = 128
+MOST_COMPARED = 8
+"""Of more batches a Report does not say what the tied settings of each have."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def recommend(
     the iterations of a CTA, or nothing can launch.
     """
     kernel = prepare_timed(given, gpu, service, sets, workload)
-    ranked, everything = rank_batches(kernel, gpu, service, sets, workload)
+    ranked, everything = rank_batches(kernel, gpu, service, sets, workload, stands=True)
     found = [_part(kernel, gpu, each) for each in ranked]
     single = None
     if len(ranked) > 1:
@@ -162,19 +165,30 @@ def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class RankedBatch:
     """A batch's ranking, of the candidates that matter alone; the configs that can launch, by the least time of each;
-    why others cannot; of each kernel who says how many iterations a CTA runs; and what its own pruning left out."""
+    why others cannot; of each kernel who says how many iterations a CTA runs; what its own pruning left out; and, where
+    that was asked for, how the choice stands among the others."""
 
     ranking: Ranking
     launchable: tuple[dict[str, schema.Scalar], ...]
     failed: tuple[str, ...]
     iterations_from: Mapping[str, str]
     pruned: tuple[str, ...] = ()
+    standing: Standing | None = None
 
 
 def rank_batches(
-    kernel: Kernel, gpu: GpuProfile, service: CompileService, sets: Mapping[str, Setting], workload: Workload
+    kernel: Kernel,
+    gpu: GpuProfile,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    workload: Workload,
+    *,
+    stands: bool = False,
 ) -> tuple[list[RankedBatch], list[AnalyzedPoint]]:
-    """A ranking of all candidates at each batch, and points that stand for all that was compiled."""
+    """A ranking of all candidates at each batch, and points that stand for all that was compiled.
+
+    `stands`: also how each choice stands among the candidates, which times those near it.
+    """
     asked = batches_of(kernel, workload)
     named: Sequence[int | None] = asked if "batch" in kernel.settings else (None,)
     tables = candidate_tables(kernel, gpu, named, sets, stop_above(gpu, full=False))
@@ -204,7 +218,8 @@ def rank_batches(
         ranking = rank(gpu, candidates, incumbent)
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
         said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
-        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned)))
+        stood = standing(times, which, ranking, compared=len(asked) <= MOST_COMPARED) if stands else None
+        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned), stood))
     return found, everything
 
 
@@ -416,6 +431,8 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recomm
     ranking = ranked.ranking
     chosen = choice_part(gpu, ranking.chosen)
     assert chosen is not None
+    stood = ranked.standing
+    line, left = set_line(kernel, ranking.chosen)
     constexpr_knobs = [n for n in kernel.given.spec.knobs if n in kernel.description.constexprs]
     return schema.Recommendation(
         batch=ranking.batch,
@@ -428,6 +445,13 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recomm
         model_error_percent=ranking.error_percent,
         reasons=list(ranking.reasons),
         exports=exports(kernel, chosen.knobs),
+        set_line=line,
+        left_open=left,
+        against=against(kernel),
+        why=why(gpu, ranking),
+        candidates=None if stood is None else stood.candidates,
+        tied=None if stood is None else stood.tied,
+        tied_values={} if stood is None else {n: list(v) for n, v in stood.tied_values.items()},
         chosen=chosen,
         default=choice_part(gpu, ranking.incumbent),
         runner_up=choice_part(gpu, ranking.runner_up),

@@ -46,6 +46,20 @@ class Recommendation:
     chosen: Choice
     default: Choice | None
     runner_up: Choice | None
+    set_line: str = field(default="", metadata={"description": "what to paste, on one line"})
+    left_open: str = field(
+        default="", metadata={"description": "what `set_line` leaves to the autotuner or the launch"}
+    )
+    against: str = field(default="", metadata={"description": "what `default` is, and so the gain over it"})
+    why: list[str] = field(
+        default_factory=list, metadata={"description": "terms that change from `default` (or the next best) to this"}
+    )
+    candidates: int | None = field(default=None, metadata={"description": "settings that can launch, each once"})
+    tied: int | None = field(default=None, metadata={"description": "of these, within the error of this; it too"})
+    tied_values: dict[str, list[Scalar]] = field(
+        default_factory=dict,
+        metadata={"description": "what the tied settings have of each name; empty for more than 8 batches"},
+    )
     cannot_launch: list[str] = field(default_factory=list)
     constexpr_knobs: list[str] = field(
         default_factory=list, metadata={"description": "knobs that decide what a config takes"}

@@ -152,7 +152,7 @@ def test_the_first_words_are_the_answer(page: Page) -> None:
     assert "1 CTA per SM, 8 of 48 warps" in head
     assert "2 CTAs per SM need at most 50,176 bytes of shared memory, it takes 61,568." in head
     assert "H 16, BLOCK 64, num_warps 8" in head
-    assert "2.20x as fast (± 9.2 %) as what is set now at batch 80: 32.4 to 14.7 us, predicted." in head
+    assert "2.20x as fast, ±9.2 %, as what is set now: 32.4 -> 14.7 us predicted." in head
     # 15.1 / 14.7 is 2.7 % more, within 9.2 %.
     assert "The next best is 2.7 % slower: closer than the model can tell." in head
 

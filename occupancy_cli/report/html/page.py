@@ -19,7 +19,7 @@ from occupancy_cli.report.html.tables import table
 from occupancy_cli.report.html.vega import svg
 from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.report import Report
-from occupancy_cli.report.terminal.text import headline, pairs, split_columns, waves
+from occupancy_cli.report.terminal.text import gain, headline, open_names, pairs, split_columns, sureness, waves
 from occupancy_cli.report.visible_report import visible_part
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -165,8 +165,8 @@ def _config_of(report: Report, choice: Choice) -> Config | None:
 def _set(first: Recommendation | None) -> tuple[str, list[str]]:
     if first is None:
         return "Not known", ["Its spec does not say enough to predict a time; see what could be wrong."]
-    lines = [_gain(first)]
-    if first.runner_up is not None and first.runner_up.predicted_time_us and first.predicted_time_us:
+    lines = [_gain(first), *filter(None, [sureness(first)])]
+    if not lines[1:] and first.runner_up is not None and first.runner_up.predicted_time_us and first.predicted_time_us:
         behind = 100 * (first.runner_up.predicted_time_us / first.predicted_time_us - 1)
         sure = "closer than the model can tell" if behind < first.model_error_percent else "beyond the model's error"
         lines.append(f"The next best is {behind:.1f} % slower: {sure}.")
@@ -183,15 +183,8 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 
 def _gain(found: Recommendation) -> str:
-    error = f"± {found.model_error_percent:.1f} %"
-    if found.kept_default:
-        return f"Keep what is set now: nothing is predicted to gain more than the model's own error, {error}."
-    if found.default is None or not found.predicted_speedup_vs_default:
-        return f"{found.predicted_time_us:,.1f} us predicted; what is set now cannot launch."
-    return (
-        f"{found.predicted_speedup_vs_default:.2f}x as fast ({error}) as what is set now at batch {found.batch}: "
-        f"{found.default.predicted_time_us:,.1f} to {found.predicted_time_us:,.1f} us, predicted."
-    )
+    said = f"{gain(found)}."
+    return f"{said[0].upper()}{said[1:]}"
 
 
 def _what_to_set(report: Report, found: Recommendation) -> Html:
@@ -204,7 +197,7 @@ def _what_to_set(report: Report, found: Recommendation) -> Html:
     rows = [{"setting": n, **{label: column.get(n) for label, column in columns.items()}} for n in names]
     parts.append(table(rows, f"Settings at batch {found.batch}"))
     config = _config_of(report, found.chosen)
-    lines = [*_why(config), *found.reasons]
+    lines = [*_why(config), *(found.why or found.reasons), *open_names(found)]
     parts.append(tag("ul", [tag("li", line) for line in dict.fromkeys(lines)]))
     if found.cannot_launch:
         parts.append(tag("p", "Cannot launch: ", "; ".join(found.cannot_launch), class_="warn"))

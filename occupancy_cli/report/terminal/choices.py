@@ -49,13 +49,23 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
         # num_ctas is 1 but for clusters, and says nothing where all have it.
         if name != "num_ctas" or any(column.get(name) != "1" for column in columns):
             table.add_row(Text(name), *(Text(column.get(name, "-")) for column in columns))
+    parts[1:1] = [*_answer(found), *(Text(f"- {line}") for line in [*found.why, *text.open_names(found)])]
     parts.append(table)
-    parts += [Text(f"- {reason}") for reason in found.reasons]
-    parts += [Text(line, style="green") for line in found.exports]
     if found.cannot_launch:
         shown = found.cannot_launch[:3]
         more = f" (and {len(found.cannot_launch) - 3} more)" if len(found.cannot_launch) > 3 else ""
         parts.append(Text(f"cannot launch: {'; '.join(shown)}{more}", style="red"))
+    return parts
+
+
+def _answer(found: Recommendation) -> list[RenderableType]:
+    """What to set, what that gains and against what, and how sure that is."""
+    parts: list[RenderableType] = []
+    if found.set_line:
+        parts.append(Text(found.set_line, style="bold green"))
+    if found.left_open:
+        parts.append(Text(f"  ({found.left_open})"))
+    parts += [Text(line) for line in (text.gain(found), text.sureness(found)) if line]
     return parts
 
 

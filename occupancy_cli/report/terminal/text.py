@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from occupancy_cli.report.choice_parts import Recommendation
     from occupancy_cli.report.kernel_parts import Config
     from occupancy_cli.report.machine_parts import Gpu, Toolchain
     from occupancy_cli.report.occupancy_parts import Launch
@@ -51,6 +52,42 @@ def headline(name: str, gpu: Gpu | None, toolchain: Toolchain) -> str:
     sms = "SMs unknown" if gpu.sm_count is None else f"{gpu.sm_count} SMs"
     built = f", Triton {toolchain.triton}" if toolchain.triton else ""
     return f"{name} on {gpu.name} (CC {gpu.compute_capability}, {sms}){built}"
+
+
+def gain(found: Recommendation) -> str:
+    """What a recommendation gains, with its error, and over what."""
+    error, over = f"±{found.model_error_percent:.1f} %", found.against or "what is set now"
+    if found.kept_default:
+        return f"keep it: nothing is predicted to gain more than the model's own error, {error}, over {over}"
+    if found.default is None or not found.predicted_speedup_vs_default or found.default.predicted_time_us is None:
+        return f"{found.predicted_time_us:,.1f} us predicted; {over} cannot launch"
+    times = f"{found.default.predicted_time_us:,.1f} -> {found.predicted_time_us:,.1f} us predicted"
+    return f"{found.predicted_speedup_vs_default:.2f}x as fast, {error}, as {over}: {times}"
+
+
+def sureness(found: Recommendation) -> str:
+    """How a choice stands among the others; empty where that was not worked out."""
+    if found.tied is None or found.candidates is None:
+        return ""
+    if found.tied <= 1:
+        return (
+            f"alone: none of the other {found.candidates - 1:,} settings is within ±{found.model_error_percent:.1f} %"
+        )
+    return f"tied within ±{found.model_error_percent:.1f} %: {found.tied:,} of {found.candidates:,} settings"
+
+
+def open_names(found: Recommendation, most: int = 6) -> list[str]:
+    """What every tied setting has, and what they differ in: that did not matter within the error."""
+    if (found.tied or 0) < 2:
+        return []
+    differ = {n: v for n, v in found.tied_values.items() if len(v) > 1}
+    agree = {n: v[0] for n, v in found.tied_values.items() if len(v) == 1 and (n, v[0]) != ("num_ctas", 1)}
+    lines = [f"every tied setting has {pairs({n: v for n, v in agree.items() if v is not None})}"] if agree else []
+    shown = [
+        f"{n} {', '.join(map(str, v))}" if len(v) <= most else f"{n} {v[0]} to {v[-1]} ({len(v)} values)"
+        for n, v in differ.items()
+    ]
+    return [*lines, f"did not matter within that: {'; '.join(shown)}"] if shown else lines
 
 
 def values_of(config: Config) -> dict[str, Any]:

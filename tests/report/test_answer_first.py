@@ -1,0 +1,48 @@
+"""A recommendation on a terminal begins with what to set, what it gains over what, and how sure that is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from test_page import choice, report
+
+from occupancy_cli.report.choice_parts import Recommendation
+from occupancy_cli.report.terminal import text
+
+
+def found(**changes: object) -> Recommendation:
+    first = report().recommendations[0]
+    given = {
+        "set_line": "export H=16", "left_open": "left to the autotuner, which is taken to find BLOCK=64",
+        "against": "the defaults of its spec", "why": ["iterations of the longest CTA: 11 -> 4"],
+        "candidates": 24, "tied": 3,
+        "tied_values": {"H": [16], "num_ctas": [1], "BLOCK": [32, 64], "T": list(range(9))},
+    }  # fmt: skip
+    return dataclasses.replace(first, **(given | changes))  # type: ignore[arg-type]
+
+
+def test_the_answer_stands_before_the_table() -> None:
+    whole = dataclasses.replace(report(), kernels=[], sweep=[], surface=[], recommendations=[found()])
+    lines = str(whole).splitlines()
+    assert lines[1:8] == [
+        "export H=16",
+        "  (left to the autotuner, which is taken to find BLOCK=64)",
+        "2.20x as fast, ±9.2 %, as the defaults of its spec: 32.4 -> 14.7 us predicted",
+        "tied within ±9.2 %: 3 of 24 settings",
+        "- iterations of the longest CTA: 11 -> 4",
+        "- every tied setting has H 16",
+        "- did not matter within that: BLOCK 32, 64; T 0 to 8 (9 values)",
+    ]
+    assert "because" not in str(whole)  # a reason that another choice could have had
+
+
+def test_what_is_kept_alone_or_without_a_rival_is_said() -> None:
+    kept = text.gain(found(kept_default=True, against="what is set now (H by the environment variable X)"))
+    assert kept == (
+        "keep it: nothing is predicted to gain more than the model's own error, ±9.2 %, over what is set now "
+        "(H by the environment variable X)"
+    )
+    assert text.gain(found(default=None)) == "14.7 us predicted; the defaults of its spec cannot launch"
+    assert text.sureness(found(tied=1)) == "alone: none of the other 23 settings is within ±9.2 %"
+    assert text.sureness(found(tied=None)) == "" and text.open_names(found(tied=1)) == []
+    assert text.gain(found(default=choice(32, 3, 32.4))).endswith("32.4 -> 14.7 us predicted")
