@@ -10,6 +10,9 @@ from pathlib import Path
 
 from occupancy_cli.errors import OccupancyError
 
+DEFAULT_GPU = "rtx-pro-6000"
+"""The shipped profile that a question without a GPU is about."""
+
 _PACKAGE = Path(__file__).resolve().parent
 
 

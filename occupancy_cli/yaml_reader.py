@@ -8,11 +8,15 @@ The one reader of the tool: profiles, specs and calibrations come through it. A 
 parser's events, which neither recurses nor holds a tree; the bounds (size, nesting, number of values, no aliases) are
 counted as events come, so a file beyond them costs what lies before the bound. Values are plain scalars, lists and
 mappings: no tags are honoured, nothing is evaluated.
+
+In one thing it reads more than YAML does. `[ceil_div(k, BLOCK), batch]` is three items to YAML, which splits at every
+comma of a list in brackets; nobody means that, so a call whose parenthesis a comma left open is put together again.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +31,8 @@ MAX_NESTING = 40
 MAX_NODES = 50_000
 MAX_INTEGER_DIGITS = 18
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")}
+
+_CALL = re.compile(r"[A-Za-z_]\w*\(")
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -165,11 +171,18 @@ def _at(path: str, mark: Any) -> str:
 
 @dataclass
 class _Open:
-    """A list or mapping whose end has not come; `key` is the one whose value comes next, None where a key does."""
+    """A list or mapping whose end has not come; `key` is the one whose value comes next, None where a key does.
+
+    `flow`: written in brackets. `call` is where its last value stands, if that is a call that a comma cut: what follows
+    belongs to it. `skips_value`: what comes next is the empty value of a key that was none.
+    """
 
     container: list[Any] | dict[str, Any]
     at: KeyPath
     key: str | None = None
+    flow: bool = False
+    call: str | int | None = None
+    skips_value: bool = False
 
 
 class _Builder:
@@ -194,7 +207,7 @@ class _Builder:
             container: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
             at = self._next_place(event)
             self._store(container)
-            self.stack.append(_Open(container, at))
+            self.stack.append(_Open(container, at, flow=bool(event.flow_style)))
             if len(self.stack) > MAX_NESTING:
                 raise InputError(f"nested more than {MAX_NESTING} deep", where=_at(self.path, event.start_mark))
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -221,6 +234,9 @@ class _Builder:
 
     def _scalar(self, event: Any) -> None:
         holder = self.stack[-1] if self.stack else None
+        plain = holder is not None and holder.flow and not event.style and event.tag is None
+        if holder is not None and self._joined(holder, event, plain):
+            return
         if holder is not None and isinstance(holder.container, dict) and holder.key is None:
             if event.value in holder.container:
                 raise InputError(f"key {event.value!r} is given twice", where=_at(self.path, event.start_mark))
@@ -234,6 +250,25 @@ class _Builder:
         at = self._next_place(event)
         where = _at(self.path, event.start_mark) + (f": {dotted(at)}" if at else "")
         self._store(_scalar(tag, event.value, where))
+        if holder is not None and plain and _is_cut(event.value):
+            holder.call = at[-1]
+
+    def _joined(self, holder: _Open, event: Any, plain: bool) -> bool:
+        """Whether a scalar was put back to the call that a comma cut it off: of a mapping the key it was taken for."""
+        if holder.skips_value:
+            holder.skips_value = False
+            if event.value:
+                hint = "Put the whole expression in quotes."
+                raise InputError("a value inside a call", where=_at(self.path, event.start_mark), hint=hint)
+            return True
+        if holder.call is None or not plain:
+            return False
+        container: Any = holder.container
+        container[holder.call] += f", {event.value}"
+        holder.skips_value = isinstance(container, dict)
+        if not _is_cut(container[holder.call]):
+            holder.call = None
+        return True
 
     def _next_place(self, event: Any) -> KeyPath:
         """The path of the value that `event` begins, its place noted."""
@@ -260,6 +295,11 @@ class _Builder:
         elif holder.key is not None:
             holder.container[holder.key] = value
             holder.key = None
+
+
+def _is_cut(text: str) -> bool:
+    """Whether a text is a call, such as `ceil_div(k`, whose closing parenthesis is not in it."""
+    return text.count("(") > text.count(")") and _CALL.search(text) is not None
 
 
 def _scalar(tag: str, value: str, where: str) -> Any:

@@ -1,10 +1,21 @@
-"""What the tests of the package share: a kernel file to write into."""
+"""What the tests of the package share: a kernel file to write into, a compile service."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.worker_client import Limits
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[CompileService]:
+    """A compile service for the tests of a module, whose worker has Triton imported. It keeps nothing."""
+    with CompileService(limits=Limits(120, 0), jobs=1) as one:
+        yield one
 
 
 @pytest.fixture

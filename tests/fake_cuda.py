@@ -177,6 +177,10 @@ class FakeNvml:
     def nvmlInit_v2(self) -> int:
         return 0
 
+    def nvmlSystemGetDriverVersion(self, text: Any, _length: int) -> int:
+        text.value = b"580.1"
+        return 0
+
     def nvmlShutdown(self) -> int:
         return 0
 

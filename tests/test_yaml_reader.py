@@ -41,8 +41,33 @@ def test_values_and_their_places() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("grid: [ceil_div(k, BLOCK), batch]", {"grid": ["ceil_div(k, BLOCK)", "batch"]}),
+        ("[min(sms, ceil_div(m, 64) * max(2, n)), 3]", ["min(sms, ceil_div(m, 64) * max(2, n))", 3]),
+        ("{value: ceil_div(n, max(a, 2)), align: 4}", {"value": "ceil_div(n, max(a, 2))", "align": 4}),
+        ("{value: ceil_div(n, 2)}", {"value": "ceil_div(n, 2)"}),
+        ('["f(a", b]', ["f(a", "b"]),  # quoted: it is what it says
+        ("[a (b, c)]", ["a (b", "c)"]),  # no call
+        ("- f(a\n- b)", ["f(a", "b)"]),  # no brackets, so no comma that cut it
+    ],
+)
+def test_a_call_that_a_comma_cut_is_one_value(text: str, data: object) -> None:
+    assert parse_yaml(text, "k.yaml").data == data
+
+
+def test_what_follows_a_call_keeps_its_place() -> None:
+    document = parse_yaml("grid: [ceil_div(k, BLOCK), batch]", "k.yaml")
+    # columns: `grid: [` is 7 wide, so the call starts in 8; it is 18 wide with `, ` after it, so batch starts in 28
+    assert (
+        document.where(("grid", 0)) == "k.yaml:1:8: grid[0]" and document.where(("grid", 1)) == "k.yaml:1:28: grid[1]"
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("a: {b: f(c, d: 3)}", "k.yaml:1:16: a value inside a call"),
         ("a: 1\nb: [1, 2", "k.yaml:3:1: not valid YAML: did not find expected ',' or ']'"),
         ("a: 1\n  b: 2\n", "k.yaml:2:4: not valid YAML: mapping values are not allowed"),
         ("a: 1\na: 2\n", "k.yaml:2:1: key 'a' is given twice"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from occupancy_cli.answers.analyze import analyze
 from occupancy_cli.answers.measure import identity_names
 from occupancy_cli.answers.measured_points import point_of
 from occupancy_cli.answers.times_file import read_times, sources_sha256
@@ -20,6 +21,7 @@ from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.points import prepare
+from occupancy_cli.spec.settings import parse_settings
 from testing import interpreter
 
 pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
@@ -78,25 +80,12 @@ def test_points_are_those_of_the_tool(service: CompileService, kind: Any) -> Non
 
 @pytest.mark.parametrize("gpu", ["h200", "sm120"])
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
-def test_spec_analyzes_as_it_is(kind: Any, gpu: str) -> None:
-    config = kind.configs()[0]
-    sets = [text for name, value in config.items() for text in ("--set", f"{name}={value}")]
-    command = [
-        sys.executable,
-        "-m",
-        "occupancy_cli",
-        "analyze",
-        str(kind.path),
-        "--gpu",
-        gpu,
-        "--format",
-        "json",
-        *sets,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    configs = [c for kernel in json.loads(done.stdout)["kernels"] for c in kernel["configs"]]
-    assert configs and all(c["status"] == "ok" for c in configs), configs
+def test_spec_analyzes_as_it_is(service: CompileService, kind: Any, gpu: str) -> None:
+    sets = parse_settings([f"{name}={value}" for name, value in kind.configs()[0].items()])
+    report = analyze(read_kernel_input(str(kind.path)), load_gpu(gpu), service, sets)
+    assert report.exit_code == 0
+    configs = [config for kernel in report.kernels for config in kernel.configs]
+    assert configs and all(config.status == "ok" for config in configs), configs
 
 
 def test_a_run_writes_times_that_the_tool_reads(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ from occupancy_cli.answers import report_parts
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, TimeOn
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.model.launch_options import DEFAULTS
 from occupancy_cli.model.observations import Variant, observations
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, points, prepare
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.settings import Setting
 from occupancy_cli.version import VERSION
@@ -58,6 +60,31 @@ def analyze(
     )
 
 
+def analyze_on(
+    gpus: Sequence[GpuProfile],
+    given: KernelInput,
+    service: CompileService,
+    sets: Mapping[str, Setting],
+    *,
+    full: bool = False,
+    timed: bool = False,
+) -> schema.Report:
+    """A Report with the kernel once for each of several GPUs, each part with its own; else as `analyze`."""
+    found = [analyze(given, gpu, service, sets, full=full, timed=timed) for gpu in gpus]
+    assumed = [f"assumed for {r.gpu.name}: {', '.join(r.gpu.assumed)}" for r in found if r.gpu and r.gpu.assumed]
+    notes = [
+        *assumed,
+        *(note for report in found for note in (*(report.gpu.notes if report.gpu else ()), *report.notes)),
+    ]
+    return replace(
+        found[0],
+        gpu=None,
+        kernels=[replace(kernel, gpu=report.gpu) for report in found for kernel in report.kernels],
+        notes=list(dict.fromkeys(notes)),
+        interrupted=service.interrupted,
+    )
+
+
 def stop_above(gpu: GpuProfile, *, full: bool) -> int | None:
     """Where a compile may end: at a config over the cap, unless everything is asked for."""
     return None if full else gpu.limits.shared_per_cta_optin_bytes
@@ -86,26 +113,42 @@ def compile_points(
                 request = timed_requests.setdefault(id(request), replace(request, time_on=wanted))
             requests.append(request)
     outcomes = iter(service.compile_all(requests, keep_in=keep_in))
-    return [AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), timed) for point in chosen]
+    found = []
+    for point in chosen:
+        compiled = tuple(next(outcomes) for _ in point.launches)
+        found.append(AnalyzedPoint(*settled_point(kernel.given, gpu, point, compiled), timed))
+    return found
 
 
-def pruned_points(kernel: Kernel, service: CompileService, chosen: list[Point]) -> frozenset[int]:
+def pruned_points(kernel: Kernel, service: CompileService, chosen: Sequence[Point]) -> frozenset[int]:
     """The ids of the points whose config the kernel's own `prune_configs_by` leaves out for its arguments."""
+    pruning = pruning_of(kernel, service)
+    if pruning is None:
+        return frozenset()
+    return frozenset(id(point) for point in chosen if not pruning(point.main.request, point.config))
+
+
+def pruning_of(kernel: Kernel, service: CompileService) -> Callable[[CompileRequest, Mapping[str, Any]], bool] | None:
+    """Whether a kernel's own `prune_configs_by` keeps a config for a launch; None for a kernel that prunes none.
+
+    A name that --set gives a value is asked for, whatever configs the autotuner has.
+    """
     autotune = kernel.description.autotune
     if autotune is None or not autotune.prunes or kernel.given.spec.configs != "autotune":
-        return frozenset()
-    left_out = set()
+        return None
     tuned = {n for c in autotune.configs for n in c}
-    kept: dict[CompileRequest, list[dict[str, Any]]] = {}
-    for point in chosen:
+    known: dict[CompileRequest, list[dict[str, Any]]] = {}
+
+    def keeps(request: CompileRequest, config: Mapping[str, Any]) -> bool:
         # What the pruning function sees is the call without the config: many points share it.
-        constexprs = tuple((n, v) for n, v in point.main.request.constexprs if n not in tuned)
-        call = replace(point.main.request, constexprs=constexprs, options=())
-        if call not in kept:
-            kept[call] = service.pruned_configs(call)
-        if not any(all(point.config.get(n) == v for n, v in c.items()) for c in kept[call]):
-            left_out.add(id(point))
-    return frozenset(left_out)
+        constexprs = tuple((n, v) for n, v in request.constexprs if n not in tuned)
+        call = replace(request, constexprs=constexprs, options=())
+        if call not in known:
+            known[call] = service.pruned_configs(call)
+        whole = {**DEFAULTS, **config}
+        return any(all(whole.get(n) == v for n, v in c.items() if n not in kernel.overrides) for c in known[call])
+
+    return keeps
 
 
 def kernel_part(

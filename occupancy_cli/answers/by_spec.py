@@ -1,4 +1,4 @@
-"""`analyze`, `recommend` and `check` of whatever a spec holds: configs of a kernel, or tables of configs.
+"""`analyze` and `recommend` of whatever a spec holds: configs of a kernel, or tables of configs.
 
 A table names the GPU of each of its files, so for one the GPU counts only where a person asked for it.
 """
@@ -41,19 +41,38 @@ class AskedGpu:
 
 def analyze_spec(
     given: KernelInput,
-    gpu: AskedGpu,
+    gpus: Sequence[AskedGpu],
     service: CompileService,
     sets: Mapping[str, Setting],
     *,
     full: bool = False,
     timed: bool = False,
 ) -> Report:
-    """The Report of `analyze`; `full` and `timed` as there."""
+    """The Report of `analyze`, on one GPU or several; `full` and `timed` as there."""
     if isinstance(given.spec.configs, ConfigTable):
-        return _tables("analyze", given, gpu, service, sets)
-    from occupancy_cli.answers.analyze import analyze
+        return _tables("analyze", given, gpus, service, sets)
+    from occupancy_cli.answers.analyze import analyze, analyze_on
 
-    return analyze(given, gpu.profile(), service, sets, full=full, timed=timed)
+    if len(gpus) > 1:
+        profiles = list({p.id: p for p in (gpu.profile() for gpu in gpus)}.values())
+        return analyze_on(profiles, given, service, sets, full=full, timed=timed)
+    return analyze(given, gpus[0].profile(), service, sets, full=full, timed=timed)
+
+
+def analyze_compiled(
+    text: str, gpu: AskedGpu, service: CompileService, sets: Mapping[str, Setting], grid: str | None
+) -> Report:
+    """The Report of `analyze` for a file that a compiler wrote.
+
+    Where no GPU was named it is the default one, or for another compute capability that one's limits.
+    """
+    from occupancy_cli.answers.analyze_text import analyze_dump, read_dump
+
+    dump = read_dump(text)
+    profile = gpu.profile()
+    if not gpu.asked and dump.arch not in (None, profile.arch):
+        profile = gpu.resolve(f"sm{dump.arch}")
+    return analyze_dump(dump, profile, service, sets, grid)
 
 
 def recommend_spec(
@@ -78,33 +97,16 @@ def recommend_spec(
         from occupancy_cli.spec.settings import Setting
 
         batch = {"batch": Setting(workload.batches, "--batch")} if workload.batches else {}
-        return _tables("recommend", given, gpu, service, {**sets, **batch})
+        return _tables("recommend", given, [gpu], service, {**sets, **batch})
     from occupancy_cli.answers.recommend import recommend
 
     return recommend(given, profile, service, sets, workload)
 
 
 def _tables(
-    command: str, given: KernelInput, gpu: AskedGpu, service: CompileService, sets: Mapping[str, Setting]
+    command: str, given: KernelInput, gpus: Sequence[AskedGpu], service: CompileService, sets: Mapping[str, Setting]
 ) -> Report:
     from occupancy_cli.answers.table_entries import analyze_tables
 
-    gpus = [gpu.profile()] if gpu.asked else None
-    return analyze_tables(given, gpus, gpu.resolve, service, sets, command=command)
-
-
-def check_specs(
-    specs: Sequence[KernelInput],
-    gpus: Sequence[str],
-    default: AskedGpu,
-    service: CompileService,
-    sets: Mapping[str, Setting],
-) -> Report:
-    """The Report of `check`: on `gpus`, else on those of each spec, else on `default` (tables: on their files' own)."""
-    from occupancy_cli.answers.check import check
-
-    def gpus_of(one: KernelInput) -> list[GpuProfile]:
-        fall_back = [] if isinstance(one.spec.configs, ConfigTable) else [default.name]
-        return [default.resolve(name) for name in gpus or one.spec.check.gpus or fall_back]
-
-    return check([(one, gpus_of(one)) for one in specs], service, sets, default.resolve)
+    asked = [gpu.profile() for gpu in gpus if gpu.asked]
+    return analyze_tables(given, asked or None, gpus[0].resolve, service, sets, command=command)

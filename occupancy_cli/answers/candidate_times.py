@@ -6,7 +6,6 @@ reason. A row becomes a `Candidate` when it is asked for, and the model then say
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,8 +33,9 @@ from occupancy_cli.plan.launch_work import (
     trip_count_of,
     work_with,
 )
-from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value
+from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value, settled_table
 from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, argument_value
+from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.spec.expression_columns import Value, at, codes, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression
 
@@ -55,8 +55,9 @@ class Compiled:
 
     def analyzed(self, row: int) -> AnalyzedPoint:
         """A row as a compiled point."""
-        found = (o[int(c.kinds[row])] for o, c in zip(self.outcomes, self.table.launches, strict=True))
-        return AnalyzedPoint(self.table.point(row), tuple(found), True)
+        table = self.table
+        found = tuple(o[int(c.kinds[row])] for o, c in zip(self.outcomes, table.launches, strict=True))
+        return AnalyzedPoint(*settled_point(table.kernel.given, table.gpu, table.point(row), found), True)
 
 
 def compile_tables(
@@ -88,7 +89,7 @@ def compile_tables(
             outcomes.append(tuple(outcome for outcome, _ in mine))
             names = [numbers.setdefault(text, len(numbers)) for _, text in mine]
             binaries.append(np.array(names, dtype=np.int64)[columns.kinds])
-        compiled.append(Compiled(table, tuple(outcomes), tuple(binaries)))
+        compiled.append(Compiled(settled_table(table, outcomes), tuple(outcomes), tuple(binaries)))
     # Of each table, one point for each kind of each launch: all that is assumed, all that compiled.
     shown = {(t, row): None for _, t, row, _, _ in order}
     return compiled, [compiled[t].analyzed(row) for t, row in shown]
@@ -204,6 +205,12 @@ class CandidateTimes:
                 if outcome.resources is None or why:
                     alive[mine] = False
                     self._fail(compiled, rows, places, mine, why)
+        for columns in compiled.table.launches:
+            for index, why in enumerate(columns.reasons):
+                mine = np.flatnonzero((columns.impossible[rows] == index) & alive)
+                if len(mine):
+                    alive[mine] = False
+                    self._fail(compiled, rows, places, mine, why)
         for number, (columns, outcomes) in enumerate(zip(compiled.table.launches, compiled.outcomes, strict=True)):
             for kind, group in self._groups(compiled.table, columns, rows, np.flatnonzero(alive)):
                 for loads, these in self._by_loads(compiled.table, columns, outcomes[kind], rows, group):
@@ -221,7 +228,7 @@ class CandidateTimes:
     def _groups(self, table: PointTable, columns: LaunchColumns, rows: Ints, alive: Ints) -> Iterator[tuple[int, Ints]]:
         """(kind, rows) whose CTAs do the same work: of one kind, and with the same values in the spec's `work`."""
         read = _names_of_work(self._kernel, columns)
-        values = [take(table.names[n], rows[alive]) for n in sorted(read) if is_column(table.names.get(n))]
+        values = [take(columns.names[n], rows[alive]) for n in sorted(read) if is_column(columns.names.get(n))]
         group = codes([columns.kinds[rows[alive]], *values], len(alive))
         for each in np.unique(group).tolist():
             mine = alive[group == each]
@@ -293,7 +300,7 @@ class CandidateTimes:
         if work.split is not None and not ragged:
             got = {
                 key: np.trunc(
-                    spread(columns_of_value(given, v, table.names, (*place, "work", "split", key)), table.rows)
+                    spread(columns_of_value(given, v, columns.names, (*place, "work", "split", key)), table.rows)
                 )
                 for key, v in work.split.items()
             }
@@ -309,7 +316,7 @@ class CandidateTimes:
                 every = frozenset(columns.site.launch.arguments)
                 arguments = self._arguments(table, columns, every)
                 return self._one_by_one(table, number, plan, outcome, rows, arguments, does)
-            names: Mapping[str, Value] = table.names
+            names: Mapping[str, Value] = columns.names
             if count.origin == "IR":
                 names = self._arguments(table, columns, count.expression.names)
                 missing = iteration_names(count, plan, tuple(grids[0].tolist()))
@@ -328,7 +335,7 @@ class CandidateTimes:
         for name, argument in at_launch.launch.arguments.items():
             if name in wanted:
                 place = (*at_launch.at, "arguments", name)
-                found[name] = argument_value(given, name, argument, table.names, place, columns_of_value)
+                found[name] = argument_value(given, name, argument, columns.names, place, columns_of_value)
         return found
 
     def _one_by_one(
@@ -398,7 +405,7 @@ def _names_at(table: PointTable, columns: LaunchColumns, kernel: Kernel, row: in
     key = ("names of work", columns.site.at)
     if key not in kernel.memo:
         kernel.memo[key] = sorted(_names_of_work(kernel, columns) | _names_of_work(kernel, columns, shapes=True))
-    return {name: at(table.names[name], row) for name in kernel.memo[key] if name in table.names}
+    return {name: at(columns.names[name], row) for name in kernel.memo[key] if name in columns.names}
 
 
 def _partials(kernel: Kernel, table: PointTable, rows: Ints) -> Ints:
@@ -430,114 +437,3 @@ def _distinct(compiled: Sequence[Compiled], launched: Ints) -> list[Ints]:
     bounds = np.cumsum([0, *(c.table.rows for c in compiled)])
     within = [(first >= low) & (first < low + c.table.rows) for low, c in zip(bounds, compiled, strict=False)]
     return [first[mine] - low for mine, low in zip(within, bounds, strict=False)]
-
-
-# --- which candidates matter -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What matters of a batch's candidates, in the order of their exact times: the fastest `top`, the least time of
-    each config (`launchable`), and those that nothing beats in both time and memory (`pareto`)."""
-
-    top: tuple[int, ...]
-    launchable: tuple[int, ...]
-    pareto: tuple[int, ...]
-
-
-def choose(times: CandidateTimes, which: Ints, family: Sequence[int], count: int) -> Chosen:
-    """The candidates of one batch that matter; `family` numbers their configs, `count` of the fastest are wanted.
-
-    Candidates are looked at by their bounds, the least first. One whose bound lies above what it would have to beat is
-    never timed.
-    """
-    order = which[np.argsort(times.at_least_us[which], kind="stable")]
-    bounds = times.at_least_us[order].tolist()
-    fastest: list[tuple[float, int, int]] = []
-    best_of: dict[int, tuple[float, int, int]] = {}
-    partial = times.partial_bytes[order].tolist()
-    for i, least, held in zip(order.tolist(), bounds, partial, strict=True):
-        if least == math.inf:
-            break
-        of_config = best_of.get(family[i])
-        wanted = len(fastest) < count or least <= fastest[-1][0]
-        if not wanted and of_config is not None and least > of_config[0]:
-            continue
-        key = (times.time_us(i), held, i)
-        if of_config is None or key < of_config:
-            best_of[family[i]] = key
-        if wanted:
-            fastest = sorted([*fastest, key])[:count]
-    front: list[int] = []
-    beaten = math.inf
-    levels: dict[int, list[tuple[float, int]]] = {}
-    for i, least, held in zip(order.tolist(), bounds, partial, strict=True):
-        levels.setdefault(held, []).append((least, i))
-    for held in sorted(levels):
-        best: tuple[float, int] | None = None
-        for least, i in levels[held]:
-            if least >= beaten or (best is not None and least > best[0]):
-                break
-            key_of = (times.time_us(i), i)
-            best = key_of if best is None or key_of < best else best
-        if best is not None and best[0] < beaten:
-            beaten = best[0]
-            front.append(best[1])
-    return Chosen(
-        tuple(i for _, _, i in fastest), tuple(i for _, _, i in sorted(best_of.values())), tuple(reversed(front))
-    )
-
-
-def best_common(
-    times: CandidateTimes, where: Ints, batches: Sequence[int], mix: Mapping[int, float] | None
-) -> tuple[int, float]:
-    """(setting, weighted mean of its time over each batch's best) of the one setting that is best at every batch.
-
-    `where` has shape [settings, batches]: the candidate that a setting is there. Only settings are
-    timed exactly whose bound leaves a chance.
-    """
-    bounds = times.at_least_us[where]
-    best = [_least(times, where[:, b], bounds[:, b]) for b in range(len(batches))]
-    everywhere = np.flatnonzero(np.isfinite(bounds).all(axis=1))
-    if not len(everywhere):
-        raise InputError("no setting can launch at every batch", where="recommendation")
-    if mix is None:
-        weights, whole = [1.0 / us for us in best], float(len(batches))
-    else:
-        weights = [mix.get(batch, 0.0) for batch in batches]
-        whole = math.fsum(w * us for w, us in zip(weights, best, strict=True))
-        if whole <= 0:
-            raise InputError("the mix gives no weight to any of the batches", where="mix")
-
-    def cost(setting: int) -> float:
-        us = [times.time_us(i) for i in where[setting].tolist()]
-        if mix is None:
-            return math.fsum(each / least for each, least in zip(us, best, strict=True)) / len(batches)
-        return math.fsum(w * each for w, each in zip(weights, us, strict=True)) / whole
-
-    at_least = (bounds[everywhere] @ np.array(weights)) / whole * (1 - 1e-9)
-    found: dict[int, float] = {}
-    least = math.inf
-    for i in np.argsort(at_least, kind="stable").tolist():
-        if at_least[i] > least:
-            break
-        setting = int(everywhere[i])
-        found[setting] = cost(setting)
-        least = min(least, found[setting])
-    # Of equals the one that is faster at the first batch, then needs less memory, then came first.
-    first = where[:, 0]
-    chosen = min(
-        (s for s, each in found.items() if each == least),
-        key=lambda s: (times.time_us(int(first[s])), int(times.partial_bytes[first[s]]), s),
-    )
-    return chosen, least
-
-
-def _least(times: CandidateTimes, which: Ints, bounds: Floats) -> float:
-    """The least exact time among candidates."""
-    least = math.inf
-    for i in np.argsort(bounds, kind="stable").tolist():
-        if bounds[i] > least or bounds[i] == math.inf:
-            break
-        least = min(least, times.time_us(int(which[i])))
-    return least

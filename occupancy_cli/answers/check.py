@@ -1,101 +1,626 @@
-"""`check`: do the configs that a spec declares to be used fit every GPU named, and keep its budgets?
+"""`check`: do the configs that are used fit every GPU named, and keep their budgets?
 
 Undecided is not passed: a config that did not compile, or a limit whose value is only assumed, makes the answer
-"cannot tell".
+"cannot tell". What is wrong with one file, kernel or config is a finding on it, and everything else is judged: first
+every kernel is planned, then all that they need is compiled together, then each config is held to its budgets.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.analyze import AnalyzedPoint, compile_points, notes_of, pruned_points, toolchain
-from occupancy_cli.answers.table_entries import ResolveGpu, Tables
-from occupancy_cli.compile.compile_service import CompileService
-from occupancy_cli.errors import unknown_name
-from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
-from occupancy_cli.model.cluster_rules import cluster_doubt
-from occupancy_cli.model.occupancy import Occupancy, occupancy_of
-from occupancy_cli.plan.kernel_input import KernelInput
+from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruned_points, time_on, toolchain
+from occupancy_cli.answers.baseline import BaselineRequest, Result, held_to, read_lock, result_of
+from occupancy_cli.answers.by_spec import AskedGpu
+from occupancy_cli.answers.check_budgets import figures_of, judge_budgets, judge_cap
+from occupancy_cli.answers.table_entries import Tables
+from occupancy_cli.answers.weighs_most import OF_REGISTERS, OF_SHARED_MEMORY, weighs_most
+from occupancy_cli.compile.compile_service import CompileService, SourcesChanged
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest
+from occupancy_cli.errors import CompileError, OccupancyError, unknown_name
+from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.loading.target_gpu import target_of
+from occupancy_cli.plan.changed_files import ChangedFiles
+from occupancy_cli.plan.check_selection import SelectedKernel, Selection, shown_path
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.report import schema
+from occupancy_cli.spec.budget_layers import (
+    BUDGETS_OF_SHARED_MEMORY,
+    BudgetLayer,
+    Limit,
+    batches_of,
+    limits_for,
+    matches,
+    rules_of,
+    spec_layers,
+)
 from occupancy_cli.spec.config_tables import TableEntry
-from occupancy_cli.spec.kernel_spec import Budgets, ConfigTable
+from occupancy_cli.spec.kernel_spec import ConfigTable
 from occupancy_cli.spec.settings import Setting
 
+# Beyond so many what weighs most is left to `explain`: each is one more compile.
+_MOST_EXPLAINED = 24
+# Nothing was looked at then: a person cannot mean that it may be so.
+_NEVER_ALLOWED = frozenset({"input", "baseline"})
+_PLACE = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+)(?::\d+)?(?:: (?P<rest>.*))?$", re.DOTALL)
 
-def check(
-    kernels: Sequence[tuple[KernelInput, Sequence[GpuProfile]]],
-    service: CompileService,
-    sets: Mapping[str, Setting],
-    resolve: ResolveGpu | None = None,
-) -> schema.Report:
-    """A Report with one finding per config, kernel, GPU and rule.
 
-    A spec of config tables may come with no GPUs: each entry is then checked on the one that its file names, which
-    `resolve` finds.
+@dataclass(frozen=True)
+class CheckQuestion:
+    """What is asked of the kernels beside their own specs.
+
+    `gpus` are asked for by name and win; `project_gpus` are for kernels that name none. Budgets `before` are common
+    ones that a kernel's own win over, those `after` win over all. `allow_unknown` has patterns of what may stay open.
+    With `changed`, kernels that nothing among it was read for are left out.
     """
-    findings: list[schema.Finding] = []
-    everything: list[AnalyzedPoint] = []
+
+    gpus: tuple[str, ...] = ()
+    project_gpus: tuple[str, ...] = ()
+    sets: Mapping[str, Setting] = field(default_factory=dict)
+    before: tuple[BudgetLayer, ...] = ()
+    after: tuple[BudgetLayer, ...] = ()
+    allow_unknown: tuple[str, ...] = ()
+    baseline: BaselineRequest | None = None
+    changed: ChangedFiles | None = None
+
+
+def check(selection: Selection, question: CheckQuestion, default: AskedGpu, service: CompileService) -> schema.Report:
+    """A Report with one finding per config, kernel, GPU and rule, and the count of it all.
+
+    `default` is the GPU where nobody names one, and finds the others. Raises for a GPU of the question that there is
+    not, and `SourcesChanged`; what else is wrong is a finding on the file that it is wrong in.
+    """
+    started = time.monotonic()
+    for name in question.gpus:
+        default.resolve(name)
+    baseline = question.baseline
+    lock = read_lock(baseline.path) if baseline is not None and baseline.action != "write" else None
+    run = _Run(question, default, service)
+    for problem in selection.problems:
+        run.found.append(_problem(problem.error, file=problem.file))
     try:
-        for given, gpus in kernels:
-            for found, analyzed in _checked(given, gpus, service, sets, resolve):
-                findings += found
-                everything += analyzed
-                if service.interrupted:
-                    raise KeyboardInterrupt
+        for selected in selection.kernels:
+            run.plan(selected)
     except KeyboardInterrupt:
-        if not findings:
-            raise
         service.interrupted = True
+    run.judge()
+    run.explain()
+    if service.interrupted and not run.found:
+        raise KeyboardInterrupt
+    findings, unused = allowed(run.found, question.allow_unknown)
+    made_with = toolchain(service, run.everything)
+    if baseline is not None and not service.interrupted:
+        more, said = held_to(baseline, lock, run.results, findings, made_with, run.unchanged)
+        findings += more
+        run.notes += said
     return schema.Report(
         command="check",
-        toolchain=toolchain(service, everything),
+        toolchain=made_with,
         findings=findings,
-        notes=notes_of(service, everything),
+        check=schema.CheckRun(
+            seconds=round(time.monotonic() - started, 3),
+            helpers=selection.helpers,
+            pruned=run.pruned,
+            unchanged=len(run.unchanged),
+            allowed=sum(f.level == "allowed" for f in findings),
+        ),
+        notes=[*run.notes, *unused, *notes_of(service, run.everything)],
         interrupted=service.interrupted,
     )
 
 
-def _checked(
-    given: KernelInput,
-    gpus: Sequence[GpuProfile],
-    service: CompileService,
-    sets: Mapping[str, Setting],
-    resolve: ResolveGpu | None,
-) -> Iterator[tuple[list[schema.Finding], list[AnalyzedPoint]]]:
-    """The findings of one spec, GPU by GPU, and what was compiled for them."""
-    budgets = given.spec.check.budgets
-    needs_registers = bool(budgets.model_dump(exclude_none=True, exclude={"max_shared_bytes"}))
-    if isinstance(given.spec.configs, ConfigTable):
-        stop = _stop(needs_registers)
-        tables = Tables(given, gpus or None, resolve or load_gpu, service, sets, stop)
-        judged = [AnalyzedPoint(j.point, (j.outcome,)) for j in tables.judged if j.point and j.outcome]
-        yield list(_table_findings(tables)), judged
-        return
-    for gpu in gpus:
-        kernel = prepare(given, gpu, service.describe, sets, os.environ)
-        chosen = _each_knob_value(kernel, gpu, _stop(needs_registers)(gpu), sets)
-        pruned = pruned_points(kernel, service, chosen)
-        analyzed = compile_points(kernel, gpu, service, [p for p in chosen if id(p) not in pruned])
-        found = [*_findings(kernel, gpu, analyzed), *_not_read(kernel, gpu), *_pruned(kernel, gpu, chosen, pruned)]
-        yield found, analyzed
+def allowed(findings: Iterable[schema.Finding], patterns: Sequence[str]) -> tuple[list[schema.Finding], list[str]]:
+    """The findings with those undecided ones "allowed" whose rule, or rule and message, fits a pattern; and a note for
+    each pattern that fits none. A file that could not be read is never allowed: nothing is known of what it holds."""
+    used: set[str] = set()
+    made = []
+    for finding in findings:
+        fits: list[str] = []
+        if finding.level == "undecided" and finding.rule not in _NEVER_ALLOWED:
+            said = (finding.rule, f"{finding.rule}: {' '.join(finding.message.split())}")
+            fits = [p for p in patterns if any(fnmatch.fnmatchcase(text, p) for text in said)]
+        used.update(fits)
+        made.append(replace(finding, level="allowed") if fits else finding)
+    return made, [f"--allow-unknown {p} fits nothing that is unknown here" for p in patterns if p not in used]
 
 
-def _stop(needs_registers: bool) -> Callable[[GpuProfile], int]:
+# --- one run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A kernel on a GPU with its points, and for each of them the same at every batch that a budget names.
+
+    `about` are the findings on the kernel as a whole.
+    """
+
+    selected: SelectedKernel
+    kernel: Kernel
+    gpu: GpuProfile
+    layers: tuple[BudgetLayer, ...]
+    points: tuple[Point, ...]
+    at_batches: tuple[Mapping[int, Point], ...]
+    timed: bool
+    about: tuple[schema.Finding, ...]
+
+    def requests(self) -> Iterator[CompileRequest]:
+        """Everything to compile, in the order in which `outcomes` are taken back."""
+        wanted = time_on(self.gpu) if self.timed else None
+        for point, batches in zip(self.points, self.at_batches, strict=True):
+            for each in (point, *batches.values()):
+                for launch in each.launches:
+                    yield launch.request if wanted is None else replace(launch.request, time_on=wanted)
+
+
+class _Run:
+    """The findings of one check as they come together."""
+
+    def __init__(self, question: CheckQuestion, default: AskedGpu, service: CompileService) -> None:
+        self.question, self.default, self.service = question, default, service
+        self.found: list[schema.Finding] = []
+        self.everything: list[AnalyzedPoint] = []
+        self.notes: list[str] = []
+        self.results: list[Result] = []
+        """What the configs came to, for a baseline."""
+        self.pruned = 0
+        self.unchanged: set[tuple[str, str]] = set()
+        self._planned: list[_Planned] = []
+        self._to_explain: list[tuple[int, CompileRequest]] = []
+        """Where in `found` a finding is that could say more, and the launch that it is about."""
+        self._ids: dict[str, str] = {}
+
+    def gpu_id(self, name: str) -> str:
+        """The id of the GPU that a budget names."""
+        if name not in self._ids:
+            self._ids[name] = self.default.resolve(name).id
+        return self._ids[name]
+
+    # --- planning ---
+
+    def plan(self, selected: SelectedKernel) -> None:
+        """Plan a kernel on each of its GPUs; what stands in the way is its finding."""
+        problems: dict[str, list[str]] = {}
+        first: dict[str, OccupancyError] = {}
+        gpus = list[GpuProfile]()
+        try:
+            gpus = self._gpus_of(selected)
+            if isinstance(selected.given.spec.configs, ConfigTable):
+                self._tables(selected, gpus)
+                return
+        except SourcesChanged:
+            raise
+        except OccupancyError as bad:
+            self.found.append(_problem(bad, selected=selected))
+            return
+        for gpu in gpus:
+            try:
+                self._plan_on(selected, gpu)
+            except SourcesChanged:
+                raise
+            except OccupancyError as bad:
+                first.setdefault(str(bad), bad)
+                problems.setdefault(str(bad), []).append(gpu.name)
+        for text, names in problems.items():
+            # What is wrong on every GPU is no matter of the GPU.
+            for name in [""] if len(names) == len(gpus) else names:
+                self.found.append(_problem(first[text], selected=selected, gpu=name))
+
+    def _gpus_of(self, selected: SelectedKernel) -> list[GpuProfile]:
+        spec, document = selected.given.spec, selected.given.document
+        if self.question.gpus:
+            return _distinct(map(self.default.resolve, self.question.gpus))
+        if selected.gpus:
+            return _distinct(map(self.default.resolve, selected.gpus))
+        if spec.check.gpus:
+            found = []
+            for i, name in enumerate(spec.check.gpus):
+                with _standing_at(document.where(("check", "gpus", i))):
+                    found.append(self.default.resolve(name))
+            return _distinct(found)
+        if self.question.project_gpus:
+            return _distinct(map(self.default.resolve, self.question.project_gpus))
+        if isinstance(spec.configs, ConfigTable):
+            return []
+        profile = self.default.profile()
+        note = f"no GPU is named for some kernels: they are judged on {profile.name} (--gpu, or check: {{gpus: [...]}})"
+        if note not in self.notes:
+            self.notes.append(note)
+        return [profile]
+
+    def _is_unchanged(self, selected: SelectedKernel, kernel: Kernel, gpu: GpuProfile) -> bool:
+        """Whether nothing that a kernel was made from is among what changed; what is not known counts as changed."""
+        changed = self.question.changed
+        if changed is None or changed.has([selected.file, selected.given.document.path]):
+            return False
+        for source in (kernel.source, *(site.source for site in kernel.followers)):
+            seen = self.service.seen_by(source, target_of(gpu))
+            if seen is None or changed.reach(seen):
+                return False
+        return True
+
+    def _layers(self, selected: SelectedKernel) -> tuple[BudgetLayer, ...]:
+        own = spec_layers(selected.given.spec, selected.given.document)
+        layers = (*self.question.before, *own, *selected.budgets, *self.question.after)
+        for layer in layers:
+            for name in layer.budgets.gpus:
+                with _standing_at(layer.where):
+                    self.gpu_id(name)
+        return layers
+
+    def _plan_on(self, selected: SelectedKernel, gpu: GpuProfile) -> None:
+        layers = self._layers(selected)
+        rules = rules_of(layers)
+        kernel = prepare(selected.given, gpu, self.service.describe, self.question.sets, os.environ)
+        if self._is_unchanged(selected, kernel, gpu):
+            self.unchanged.add((selected.file, selected.given.name))
+            return
+        settings = _each_knob_value(kernel, self.question.sets)
+        records = self.question.baseline is not None
+        stop = _stop(rules, records)(gpu)
+        chosen = points(kernel, gpu, stop, settings)
+        _refuse_unknown_names(selected, kernel, layers, chosen)
+        left_out = pruned_points(kernel, self.service, chosen)
+        kept = [p for p in chosen if id(p) not in left_out]
+        batches = _points_at(kernel, gpu, stop, settings, kept, batches_of(layers))
+        timed = "max_predicted_time_us" in rules or (records and selected.given.spec.grid is not None)
+        about = list(_not_read(selected, kernel, gpu))
+        if left_out:
+            self.pruned += len(left_out)
+            about.append(_pruned(selected, gpu, len(left_out), len(chosen)))
+        planned = _Planned(selected, kernel, gpu, layers, tuple(kept), batches, timed, tuple(about))
+        self._planned.append(planned)
+
+    # --- judging ---
+
+    def judge(self) -> None:
+        """Compile what is planned, all of it together, and hold each config to its budgets."""
+        requests = [request for planned in self._planned for request in planned.requests()]
+        outcomes = iter(self.service.compile_all(requests))
+        for planned in self._planned:
+            self._judge(planned, outcomes)
+
+    def _judge(self, planned: _Planned, outcomes: Iterator[CompileOutcome]) -> None:
+        findings: list[schema.Finding] = []
+        requests: dict[int, CompileRequest] = {}
+        any_fits = False
+        one_is_enough = False
+        places = config_places(planned.kernel, planned.selected)
+        for point, at_batches in zip(planned.points, planned.at_batches, strict=True):
+            analyzed = AnalyzedPoint(point, tuple(next(outcomes) for _ in point.launches), planned.timed)
+            more = {
+                batch: AnalyzedPoint(p, tuple(next(outcomes) for _ in p.launches), planned.timed)
+                for batch, p in at_batches.items()
+            }
+            self.everything += [analyzed, *more.values()]
+            values = {**point.knobs, **point.config}
+            used = _is_used(planned.selected, values)
+            limits = limits_for(planned.layers, planned.gpu.id, values, self.gpu_id)
+            file, line = place_of(point.config, places)
+            base: dict[str, Any] = {
+                "kernel": planned.selected.given.name,
+                "gpu": planned.gpu.name,
+                "config": report_parts.scalars(point.config),
+                "knobs": report_parts.scalars(point.knobs),
+                "source": planned.selected.file,
+                "file": file,
+                "line": line,
+            }
+            judged = list(_of_config(planned.kernel, planned.gpu, analyzed, more, used, limits, base))
+            found = [finding for finding, _ in judged]
+            requests |= {id(finding): request for finding, request in judged}
+            one_is_enough |= limits.get("fits", Limit(None)).value == "one"
+            any_fits |= used and all(f.level == "ok" for f in found if f.rule in _OF_FIT)
+            findings += found
+            if self.question.baseline is not None and analyzed.outcomes[0].resources is not None:
+                figures = figures_of(planned.kernel, planned.gpu, analyzed)
+                self.results.append(result_of(base, planned.gpu.id, figures))
+        if one_is_enough and any_fits:
+            findings = [_need_not_fit(f) for f in findings]
+        for finding in findings:
+            if finding.level == "violation" and finding.rule in OF_SHARED_MEMORY | OF_REGISTERS:
+                self._to_explain.append((len(self.found), requests[id(finding)]))
+            self.found.append(finding)
+        self.found += planned.about
+
+    def explain(self) -> None:
+        """Say of what breaks a limit of shared memory or registers which buffer or line weighs most in it."""
+        chosen = self._to_explain[:_MOST_EXPLAINED]
+        requests = [replace(request, explain=True, time_on=None) for _, request in chosen]
+        for (at, _), outcome in zip(chosen, self.service.compile_all(requests), strict=True):
+            finding = self.found[at]
+            text = "" if outcome.explanation is None else weighs_most(finding.rule, outcome.explanation.read())
+            if text:
+                self.found[at] = replace(finding, message=f"{finding.message}; {text}")
+        if len(self._to_explain) > len(chosen):
+            left = len(self._to_explain) - len(chosen)
+            self.notes.append(f"what weighs most is said of {len(chosen)} findings; {left:,} more: `occupancy explain`")
+
+    def _tables(self, selected: SelectedKernel, gpus: Sequence[GpuProfile]) -> None:
+        """The entries of a spec's config tables, each on the GPU that its file names or on those asked for."""
+        layers = self._layers(selected)
+        records = self.question.baseline is not None
+        stop = _stop(rules_of(layers), records)
+        sets = self.question.sets
+        tables = Tables(selected.given, gpus or None, self.default.resolve, self.service, sets, stop)
+        self.everything += [AnalyzedPoint(j.point, (j.outcome,)) for j in tables.judged if j.point and j.outcome]
+        if records:
+            self.results += _table_results(selected, tables)
+        self.found += _table_findings(selected, tables, lambda gpu, v: limits_for(layers, gpu.id, v, self.gpu_id))
+
+
+_OF_FIT = frozenset({"compiles", "shared-memory-cap", "launch"})
+
+
+def _need_not_fit(finding: schema.Finding) -> schema.Finding:
+    if finding.rule not in _OF_FIT or finding.level not in ("violation", "undecided"):
+        return finding
+    return replace(finding, level="note", message=f"{finding.message} (another config of it fits: budget fits one)")
+
+
+@contextlib.contextmanager
+def _standing_at(where: str) -> Iterator[None]:
+    """While active, an error without a place of its own says that it stands at `where`."""
+    try:
+        yield
+    except OccupancyError as bad:
+        bad.where = bad.where or where
+        raise
+
+
+def _distinct(gpus: Iterable[GpuProfile]) -> list[GpuProfile]:
+    return list({gpu.id: gpu for gpu in gpus}.values())
+
+
+def _stop(rules: frozenset[str], records: bool) -> Callable[[GpuProfile], int]:
     """Where compiles may end: the cap alone is known at shared-memory allocation, registers need the whole compile."""
+    needs_registers = records or bool(rules - BUDGETS_OF_SHARED_MEMORY)
     return lambda gpu: gpu.limits.shared_per_cta_optin_bytes if needs_registers else -1
 
 
-def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
+def _each_knob_value(kernel: Kernel, sets: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The settings to look at: a constexpr knob in every value that the spec lists, all else as it is set."""
+    settings = dict(kernel.settings)
+    for name, knob in kernel.given.spec.knobs.items():
+        if name in kernel.description.constexprs and isinstance(knob.values, list) and knob.values and name not in sets:
+            settings[name] = Setting(tuple(knob.values), "spec values")
+    return settings
+
+
+def _points_at(
+    kernel: Kernel,
+    gpu: GpuProfile,
+    stop: int,
+    settings: Mapping[str, Setting],
+    kept: Sequence[Point],
+    batches: Sequence[int],
+) -> tuple[Mapping[int, Point], ...]:
+    """For each point, the same config and knobs at every batch."""
+    if not batches:
+        return tuple({} for _ in kept)
+    if "batch" not in kernel.given.spec.shapes:
+        raise unknown_name(
+            "shape", "batch", kernel.given.spec.shapes, where=kernel.given.document.where(("check", "budgets"))
+        )
+    at = {
+        batch: {_which(p): p for p in points(kernel, gpu, stop, {**settings, "batch": Setting((batch,), "budget")})}
+        for batch in batches
+    }
+    return tuple({batch: found[_which(p)] for batch, found in at.items()} for p in kept)
+
+
+def _which(point: Point) -> str:
+    shapes = {n: v for n, v in point.shapes.items() if n != "batch"}
+    return repr([sorted(part.items()) for part in (point.knobs, point.config, shapes)])
+
+
+def _is_used(selected: SelectedKernel, values: Mapping[str, Any]) -> bool:
+    declared = selected.given.spec.check.use
+    use = selected.use if declared == "all" and selected.use is not None else declared
+    return use == "all" or any(matches(values, wanted) for wanted in use)
+
+
+def _refuse_unknown_names(
+    selected: SelectedKernel, kernel: Kernel, layers: Sequence[BudgetLayer], chosen: Sequence[Point]
+) -> None:
+    """Refuse a name that no config has where configs are picked by their values: it would pick none, silently."""
+    known = {n for point in chosen for n in point.config} | set(kernel.given.spec.knobs)
+    use = kernel.given.spec.check.use
+    wanted: list[tuple[Mapping[str, Any], str]] = []
+    if use != "all":
+        wanted += [(w, kernel.given.document.where(("check", "use", i))) for i, w in enumerate(use)]
+    wanted += [(w, selected.given.source) for w in selected.use or ()]
+    for names, where in wanted:
+        for name in names:
+            if name not in known:
+                raise unknown_name("constexpr, knob or launch option", name, known, where=f"{where}.{name}")
+    if wanted and not any(_is_used(selected, {**p.knobs, **p.config}) for p in chosen):
+        raise OccupancyError(
+            "no config has the values that are declared as used", where=wanted[0][1], hint="See `occupancy analyze`."
+        )
+    for layer in layers:
+        # Budgets of a project are for many kernels: a name that this one lacks says that they are not for it.
+        if layer.origin:
+            continue
+        for name in (n for configs in layer.budgets.configs for n in configs):
+            if name not in known:
+                raise unknown_name("constexpr, knob or launch option", name, known, where=layer.where)
+
+
+# --- places ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConfigPlaces:
+    """Where each config of a kernel is written, and where the kernel itself is, for a config written nowhere."""
+
+    configs: tuple[tuple[Mapping[str, Any], str, int | None], ...]
+    file: str
+    line: int | None
+
+
+def config_places(kernel: Kernel, selected: SelectedKernel) -> ConfigPlaces:
+    """The Python line of each `triton.Config`, or the line of the spec that lists it."""
+    found: list[tuple[Mapping[str, Any], str, int | None]] = []
+    given, tuned = selected.given, kernel.description.autotune
+    if kernel.from_source.configs is None:
+        if given.spec.configs == "autotune" and tuned is not None:
+            written_out = _written_out(kernel, selected)
+            for config, (file, line) in zip(tuned.configs, tuned.places, strict=True):
+                if file and str(Path(file).resolve()) != written_out:
+                    found.append((config, shown_path(file), line))
+        elif isinstance(given.spec.configs, list) and not given.from_flags:
+            listed_in = shown_path(given.document.path)
+            for i, config in enumerate(given.spec.configs):
+                at = given.document.line(("configs", i))
+                if at is not None:
+                    found.append((config, listed_in, at))
+    return ConfigPlaces(tuple(found), selected.file, selected.line)
+
+
+def _written_out(kernel: Kernel, selected: SelectedKernel) -> str:
+    """The file that was made of a notebook's cells, whose lines say nothing to a reader; "" where none was."""
+    loaded = kernel.source.file
+    if loaded is None:
+        return ""
+    named = selected.given.folder / selected.given.spec.kernel.rpartition(":")[0]
+    loaded = str(Path(loaded).resolve())
+    return "" if loaded == str(named.resolve()) else loaded
+
+
+def place_of(config: Mapping[str, Any], places: ConfigPlaces) -> tuple[str, int | None]:
+    """The file and line of a config; of the kernel where nothing says which."""
+    for written, file, line in places.configs:
+        if all(config.get(n) == v for n, v in written.items()):
+            return file, line
+    return places.file, places.line
+
+
+# --- findings ----------------------------------------------------------------------------------------------------
+
+
+def _problem(
+    bad: OccupancyError, *, selected: SelectedKernel | None = None, gpu: str = "", file: str = ""
+) -> schema.Finding:
+    """What is wrong with a file or a kernel as a whole, at the line that the error names."""
+    name = "" if selected is None else selected.given.name
+    file = file if selected is None else selected.file
+    line = None if selected is None else selected.line
+    text, missing = bad.problem, bad.data.get("missing")
+    hint = bad.hint
+    rule = "loads" if isinstance(bad, CompileError) else "input"
+    where = bad.where
+    if missing and selected is not None and selected.given.from_flags:
+        rule = "arguments"
+        text = f"what it is launched with is not known: {text} ({', '.join(missing)})"
+        hint = f"Write its spec: occupancy init {selected.given.spec.kernel}"
+        where = ""
+    found = _PLACE.match(where)
+    if found is not None and Path(found["file"]).is_file():
+        file, line = shown_path(found["file"]), int(found["line"])
+        where = found["rest"] or ""
+    elif where and Path(where).exists() and shown_path(where) == file:
+        where = ""
+    said = f"{where}: {text}" if where and not _names(where, file, name) else text
+    hint = " ".join(hint.split("\n"))
+    return schema.Finding(
+        level="undecided",
+        rule=rule,
+        kernel=name,
+        gpu=gpu,
+        config={},
+        source=file if selected is None else selected.file,
+        file=file,
+        line=line,
+        message=f"{said}. {hint}" if hint else said,
+    )
+
+
+def _names(where: str, file: str, kernel: str) -> bool:
+    """Whether `where` says no more than file and kernel do."""
+    return bool(file) and shown_path(where.partition(":")[0]) == file and where.rpartition(":")[2] in (kernel, where)
+
+
+def _about(selected: SelectedKernel, gpu: GpuProfile) -> dict[str, Any]:
+    """What a finding on a kernel as a whole says of where it stands."""
+    return {
+        "kernel": selected.given.name,
+        "gpu": gpu.name,
+        "config": {},
+        "source": selected.file,
+        "file": selected.file,
+        "line": selected.given.document.line(("kernel",)) or selected.line,
+    }
+
+
+def _not_read(selected: SelectedKernel, kernel: Kernel, gpu: GpuProfile) -> Iterator[schema.Finding]:
+    """What the kernel's file says of its launch and was not read: the launch judged here may be another."""
+    for text in kernel.from_source.not_read:
+        yield schema.Finding(level="undecided", rule="not-read", message=text, **_about(selected, gpu))
+    for text in kernel.from_source.notes:
+        yield schema.Finding(level="note", rule="source", message=text, **_about(selected, gpu))
+
+
+def _pruned(selected: SelectedKernel, gpu: GpuProfile, left_out: int, all_of_them: int) -> schema.Finding:
+    """The configs that the kernel's own pruning leaves out, counted: its autotuner never launches them."""
+    message = f"prune_configs_by leaves out {left_out} of {all_of_them} configs for these arguments: not judged"
+    return schema.Finding(level="note", rule="pruned", message=message, **_about(selected, gpu))
+
+
+def _of_config(
+    kernel: Kernel,
+    gpu: GpuProfile,
+    analyzed: AnalyzedPoint,
+    at_batches: Mapping[int, AnalyzedPoint],
+    used: bool,
+    limits: Mapping[str, Limit],
+    base: Mapping[str, Any],
+) -> Iterator[tuple[schema.Finding, CompileRequest]]:
+    """What is found of a config, each with the launch that it is about."""
+    names = [plan.request.source.kernel for plan in analyzed.point.launches[: len(analyzed.outcomes)]]
+    capped = [judge_cap(gpu, n, outcome, used, base) for n, outcome in zip(names, analyzed.outcomes, strict=True)]
+    requests = [plan.request for plan in analyzed.point.launches]
+    yield from zip(capped, requests, strict=False)
+    # Budgets are the main kernel's; one that cannot be launched has been told so.
+    if used and capped[0].level != "violation":
+        for finding in judge_budgets(kernel, gpu, analyzed, at_batches, limits, base):
+            yield finding, requests[0]
+
+
+def _table_results(selected: SelectedKernel, tables: Tables) -> Iterator[Result]:
+    """What the entries of config tables came to, told apart by their file."""
+    for judged in tables.judged:
+        if judged.gpu is None or judged.point is None or judged.outcome is None or judged.outcome.resources is None:
+            continue
+        about: dict[str, Any] = {
+            "kernel": tables.given.name,
+            "gpu": judged.gpu.name,
+            "config": report_parts.scalars(judged.config),
+            "knobs": {tables.table.key: judged.entry.key},
+            "source": selected.file,
+            "file": shown_path(str(judged.entry.file)),
+            "line": judged.entry.line,
+        }
+        analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
+        figures = figures_of(tables.kernel_on(judged.gpu), judged.gpu, analyzed)
+        yield result_of(about, judged.gpu.id, figures, judged.entry.file.name)
+
+
+def _table_findings(
+    selected: SelectedKernel,
+    tables: Tables,
+    limits_of: Callable[[GpuProfile, Mapping[str, Any]], Mapping[str, Limit]],
+) -> Iterator[schema.Finding]:
     """What each entry comes to: where it holds at the spec's line, else at the line of the entry itself."""
-    document = tables.given.document
-    spec_place: dict[str, Any] = {"file": shown_path(document.path), "line": document.line(("configs",))}
-    budgets = tables.given.spec.check.budgets
+    spec_place: dict[str, Any] = {"source": selected.file, "file": selected.file, "line": selected.line}
     unknown: dict[str, list[TableEntry]] = {}
     for judged in tables.judged:
         entry = judged.entry
@@ -107,13 +632,16 @@ def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
             "gpu": judged.gpu.name,
             "config": report_parts.scalars(judged.config),
             "knobs": {tables.table.key: entry.key},
+            "source": selected.file,
         }
         entry_place: dict[str, Any] = {"file": shown_path(str(entry.file)), "line": entry.line}
         if judged.point is None or judged.outcome is None:
             yield schema.Finding(level="undecided", rule="config", message=judged.problem, **entry_place, **base)
             continue
         analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
-        for finding in _of_config(judged.gpu, analyzed, True, budgets, base):
+        limits = limits_of(judged.gpu, {**judged.config, **base["knobs"]})
+        kernel = tables.kernel_on(judged.gpu)
+        for finding, _ in _of_config(kernel, judged.gpu, analyzed, {}, True, limits, base):
             yield replace(finding, **(spec_place if finding.level == "ok" else entry_place))
     for problem, entries in unknown.items():
         files = len({e.file for e in entries})
@@ -126,137 +654,3 @@ def _table_findings(tables: Tables) -> Iterator[schema.Finding]:
             message=f"{problem}: {len(entries):,} entries in {files:,} tables (see `devices`, or give --gpu)",
             **spec_place,
         )
-
-
-def shown_path(path: str) -> str:
-    """`path` as it is shortest to read: relative to the working directory where it lies in it."""
-    try:
-        return str(Path(path).resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return path
-
-
-def _each_knob_value(kernel: Kernel, gpu: GpuProfile, stop: int, sets: Mapping[str, Setting]) -> list[Point]:
-    """The points to look at: a constexpr knob in every value that the spec lists, all else as it is set."""
-    settings = dict(kernel.settings)
-    for name, knob in kernel.given.spec.knobs.items():
-        if name in kernel.description.constexprs and isinstance(knob.values, list) and knob.values and name not in sets:
-            settings[name] = Setting(tuple(knob.values), "spec values")
-    return points(kernel, gpu, stop, settings)
-
-
-def _findings(kernel: Kernel, gpu: GpuProfile, analyzed: Sequence[AnalyzedPoint]) -> Iterator[schema.Finding]:
-    use = kernel.given.spec.check.use
-    line = kernel.given.document.line(("configs",)) or kernel.given.document.line(("kernel",))
-    known = {n for each in analyzed for n in each.point.config} | set(kernel.given.spec.knobs)
-    if use != "all":
-        for i, match in enumerate(use):
-            for name in match:
-                if name not in known:
-                    where = kernel.given.document.where(("check", "use", i, name))
-                    raise unknown_name("constexpr, knob or launch option", name, known, where=where)
-    for each in analyzed:
-        used = use == "all" or any(_matches(each.point, match) for match in use)
-        base: dict[str, Any] = {
-            "kernel": kernel.given.name,
-            "gpu": gpu.name,
-            "config": report_parts.scalars(each.point.config),
-            "knobs": report_parts.scalars(each.point.knobs),
-            "file": "" if kernel.given.from_flags else shown_path(kernel.given.document.path),
-            "line": line,
-        }
-        yield from _of_config(gpu, each, used, kernel.given.spec.check.budgets, base)
-
-
-def _about(kernel: Kernel, gpu: GpuProfile) -> dict[str, Any]:
-    """What a finding on a kernel as a whole says of where it stands."""
-    return {
-        "kernel": kernel.given.name,
-        "gpu": gpu.name,
-        "config": {},
-        "file": "" if kernel.given.from_flags else shown_path(kernel.given.document.path),
-        "line": kernel.given.document.line(("kernel",)),
-    }
-
-
-def _not_read(kernel: Kernel, gpu: GpuProfile) -> Iterator[schema.Finding]:
-    """What the kernel's file says of its launch and was not read: the launch judged here may be another."""
-    for text in kernel.from_source.not_read:
-        yield schema.Finding(level="undecided", rule="not-read", message=text, **_about(kernel, gpu))
-    for text in kernel.from_source.notes:
-        yield schema.Finding(level="note", rule="source", message=text, **_about(kernel, gpu))
-
-
-def _pruned(
-    kernel: Kernel, gpu: GpuProfile, chosen: Sequence[Point], pruned: frozenset[int]
-) -> Iterator[schema.Finding]:
-    """The configs that the kernel's own pruning leaves out, counted: its autotuner never launches them."""
-    if pruned:
-        left = len(pruned)
-        message = f"prune_configs_by leaves out {left} of {len(chosen)} configs for these arguments: not judged"
-        yield schema.Finding(level="note", rule="pruned", message=message, **_about(kernel, gpu))
-
-
-def _matches(point: Point, match: Mapping[str, Any]) -> bool:
-    values = {**point.knobs, **point.config}
-    return all(values.get(name) in (wanted if isinstance(wanted, list) else [wanted]) for name, wanted in match.items())
-
-
-def _of_config(
-    gpu: GpuProfile, each: AnalyzedPoint, used: bool, budgets: Budgets, base: Mapping[str, Any]
-) -> Iterator[schema.Finding]:
-    names = [plan.request.source.kernel for plan in each.point.launches[: len(each.outcomes)]]
-    for name, outcome in zip(names, each.outcomes, strict=True):
-        if outcome.resources is None:
-            level: schema.Level = "undecided" if used else "note"
-            message = f"{name} did not compile: {outcome.message}"
-            yield schema.Finding(level=level, rule="compiles", message=message, **base)
-            continue
-        occupancy = occupancy_of(gpu, outcome.resources)
-        yield _cap(gpu, name, occupancy, used, base)
-        if used and name == names[0] and occupancy.launchable:
-            yield from _budgets(outcome.resources, occupancy, budgets, base)
-
-
-def _cap(gpu: GpuProfile, name: str, occupancy: Occupancy, used: bool, base: Mapping[str, Any]) -> schema.Finding:
-    needs, cap = occupancy.shared_bytes + occupancy.static_shared_bytes, occupancy.shared_cap_bytes
-    numbers: dict[str, Any] = {"required": needs, "limit": cap, "unit": "bytes of shared memory"}
-    status = gpu.limits.provenance.get("shared_per_cta_optin_bytes")
-    if not occupancy.launchable:
-        level: schema.Level = "violation" if used else "note"
-        rule = "shared-memory-cap" if occupancy.over_bytes else "launch"
-        extra = "" if used else " (not declared as used)"
-        return schema.Finding(level=level, rule=rule, message=f"{name}: {occupancy.reason}{extra}", **numbers, **base)
-    if status is not None and status.status == "assumed":
-        message = f"{name}: the cap of {gpu.name}, {cap:,} bytes, is assumed, not documented"
-        return schema.Finding(level="undecided", rule="shared-memory-cap", message=message, **numbers, **base)
-    doubt = cluster_doubt(gpu.limits, occupancy.num_ctas)
-    if doubt and used:
-        return schema.Finding(level="undecided", rule="launch", message=f"{name}: {doubt} (num_ctas)", **base)
-    message = f"{name}: {needs:,} of {cap:,} bytes of shared memory"
-    return schema.Finding(level="ok", rule="shared-memory-cap", message=message, **numbers, **base)
-
-
-def _budgets(
-    resources: Any, occupancy: Occupancy, budgets: Budgets, base: Mapping[str, Any]
-) -> Iterator[schema.Finding]:
-    rules = (
-        ("max_shared_bytes", resources.shared_bytes, "bytes of shared memory"),
-        ("max_registers_per_thread", resources.registers_per_thread, "registers per thread"),
-        ("max_spill_bytes", resources.spill_bytes, "bytes of local memory per thread"),
-        ("min_ctas_per_sm", occupancy.ctas_per_sm, "CTAs/SM"),
-        ("min_warps_per_sm", occupancy.warps_per_sm, "warps/SM"),
-    )
-    for rule, value, unit in rules:
-        limit = getattr(budgets, rule)
-        if limit is None:
-            continue
-        if value is None or (rule.startswith("min") and not occupancy.exact):
-            message = f"{unit} are not known, the budget {rule} is {limit:,}"
-            yield schema.Finding(level="undecided", rule=rule, message=message, **base)
-            continue
-        holds = value <= limit if rule.startswith("max") else value >= limit
-        sign = "at most" if rule.startswith("max") else "at least"
-        message = f"{value:,} {unit}, budget {sign} {limit:,}"
-        numbers: dict[str, Any] = {"required": value, "limit": limit, "unit": unit}
-        yield schema.Finding(level="ok" if holds else "violation", rule=rule, message=message, **numbers, **base)

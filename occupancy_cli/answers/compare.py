@@ -30,10 +30,11 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.split_rules import SPLIT_RULES
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.points import Kernel, with_defaults
 from occupancy_cli.report import measured_parts
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.report import Report
+from occupancy_cli.spec.settings import knob_settings
 from occupancy_cli.version import VERSION
 
 Chooser = Callable[[Sequence[MeasuredRow]], "MeasuredRow | None"]
@@ -136,7 +137,8 @@ def compare(
     measured = measured_kernel(times, given, gpu, service, same_triton=False)
     kernel = measured.kernel
     cold = times.header.cold
-    config_names = sorted({n for config in kernel.configs for n in config} | _constexpr_knobs(kernel))
+    # A knob is what a person sets, whether the kernel takes it as a constexpr or as an argument: no part of a config.
+    config_names = sorted({n for config in kernel.configs for n in config} - set(kernel.given.spec.knobs))
     by_config = _grouped(measured.rows, lambda m: (_key(m.row, kernel.given.spec.shapes), _key(m.row, config_names)))
     by_case = _grouped(measured.rows, lambda m: _key(m.row, kernel.given.spec.shapes))
     choosers: dict[str, Chooser] = {"the model": _predicted(gpu, measured, None, cold)}
@@ -205,10 +207,6 @@ def _incumbent(kernel: Kernel, given: Mapping[str, Any] | None) -> tuple[str | N
     return None, {}
 
 
-def _constexpr_knobs(kernel: Kernel) -> set[str]:
-    return {n for n in kernel.given.spec.knobs if n in kernel.description.constexprs}
-
-
 def _key(row: Row, names: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((n, row[n]) for n in names if n in row)
 
@@ -239,20 +237,21 @@ def _predicted(gpu: GpuProfile, measured: MeasuredKernel, calibration: Calibrati
 def default_chooser(kernel: Kernel) -> Chooser:
     """What the knobs' defaults give: the fastest measured config with them, its split taken down to a measured one.
 
-    A knob that is a constexpr counts when it was measured at its default; other knobs act through `nsplit`.
+    A knob that is a constexpr counts when it was measured at its default; other knobs act through `nsplit`, and so
+    does one whose default was not measured.
     """
-    spec = kernel.given.spec
-    fixed = {n: spec.knobs[n].default for n in _constexpr_knobs(kernel)}
-    free = {n: spec.knobs[n].default for n in spec.knobs if n not in fixed}
+    constexprs = [n for n in kernel.given.spec.knobs if n in kernel.description.constexprs]
+    declared = {n: s.values[0] for n, s in knob_settings(kernel.given.spec.knobs, {}).items()}
 
     def choose(rows: Sequence[MeasuredRow]) -> MeasuredRow | None:
-        rows = [m for m in rows if all(m.row.get(n) == v for n, v in fixed.items())]
-        exact = [m for m in rows if all(m.row.get(n) == v for n, v in free.items())]
+        knobs = with_defaults(kernel, {**rows[0].point.shapes, **declared})
+        rows = [m for m in rows if all(m.row.get(n) == knobs[n] for n in constexprs)] or list(rows)
+        exact = [m for m in rows if all(m.row.get(n) == knobs[n] for n in declared)]
         if exact:
             return min(exact, key=_time)
         found = []
-        for group in _grouped(rows, lambda m: _key(m.row, (n for n in m.row if n in m.point.config))).values():
-            wanted = _default_nsplit(kernel, group[0], fixed | free)
+        for group in _grouped(rows, lambda m: _key(m.row, (n for n in m.point.config if n not in declared))).values():
+            wanted = _default_nsplit(kernel, group[0], {n: knobs[n] for n in declared})
             below = [m for m in group if wanted is not None and m.row.get("nsplit", math.inf) <= wanted]
             if below:
                 found.append(max(below, key=lambda m: int(m.row["nsplit"])))

@@ -22,7 +22,7 @@ def known_gpus(names: Sequence[str] | None, folders: Sequence[Path]) -> Report:
     if names is not None and not names:
         raise InputError("no GPU is named", where="gpus show", hint="Such as: occupancy gpus show h100")
     found = list_gpus(folders) if names is None else [resolve_gpu(name, list(folders)) for name in names]
-    return Report(command="gpus", toolchain=Toolchain(occupancy=VERSION), gpus=[_facts(gpu) for gpu in found])
+    return Report(command="gpus", toolchain=Toolchain(occupancy=VERSION), gpus=[gpu_facts(gpu) for gpu in found])
 
 
 def machine_gpus(folders: Sequence[Path]) -> Report:
@@ -32,7 +32,8 @@ def machine_gpus(folders: Sequence[Path]) -> Report:
     return Report(command="gpus", toolchain=Toolchain(occupancy=VERSION), devices=devices)
 
 
-def _facts(gpu: GpuProfile) -> GpuFacts:
+def gpu_facts(gpu: GpuProfile) -> GpuFacts:
+    """A profile with the source of every value."""
     return GpuFacts(
         id=gpu.id,
         name=gpu.name,

@@ -45,6 +45,6 @@ def write_spec(kernel: str, output: Path | None) -> Report:
         command="init",
         toolchain=Toolchain(occupancy=VERSION),
         skeleton=Skeleton(
-            path=None if target is None else str(target), text=skeleton.text, to_fill=list(skeleton.to_fill)
+            path=None if target is None else str(target), text=skeleton.text, guessed=list(skeleton.guessed)
         ),
     )

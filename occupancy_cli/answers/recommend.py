@@ -1,12 +1,14 @@
 """`recommend`: the knobs and config with the shortest predicted time, beside what is used now.
 
 Candidates are every value that the spec lists for a knob (unless `--set` fixes it) x every config, each with the
-resources of its own specialization. What is used now is the knobs' present values with the config that an autotuner
-would pick there, which is taken to be the fastest predicted one.
+resources of its own specialization. What is used now is the knobs' present values with the config that the spec says
+is in use; where it does not say, the one that an autotuner would pick there, which is taken to be the fastest predicted
+one.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,15 +19,9 @@ from typing import Any
 import numpy as np
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, stop_above, toolchain
-from occupancy_cli.answers.candidate_times import (
-    CandidateTimes,
-    best_common,
-    choose,
-    compile_tables,
-    no_work,
-    short_config,
-)
+from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruning_of, stop_above, toolchain
+from occupancy_cli.answers.candidate_choice import best_common, choose
+from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables, no_work, short_config
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -43,14 +39,18 @@ from occupancy_cli.model.ranking import (
 )
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.launch_work import iterations_from, launch_shape, loads_of, timing_of, work_of
-from occupancy_cli.plan.point_table import candidate_tables, setting_tables
+from occupancy_cli.plan.point_table import PointTable, candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
     Kernel,
     Point,
+    is_in_use,
     knob_candidates,
+    main_config,
     make_point,
     names_of,
+    overrides_of,
     prepare,
+    with_defaults,
 )
 from occupancy_cli.report import schema
 from occupancy_cli.spec.expressions import parse_expression
@@ -119,7 +119,7 @@ def recommend(
         recommendation=found[0] if len(found) == 1 else None,
         recommendations=found,
         single_setting=single,
-        notes=[*notes_of(service, everything, kernel), *iteration_notes(ranked)],
+        notes=[*notes_of(service, everything, kernel), *ranking_notes(ranked)],
         interrupted=service.interrupted,
     )
 
@@ -156,12 +156,13 @@ def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class RankedBatch:
     """A batch's ranking, of the candidates that matter alone; the configs that can launch, by the least time of each;
-    why others cannot; and of each kernel who says how many iterations a CTA runs."""
+    why others cannot; of each kernel who says how many iterations a CTA runs; and what its own pruning left out."""
 
     ranking: Ranking
     launchable: tuple[dict[str, schema.Scalar], ...]
     failed: tuple[str, ...]
     iterations_from: Mapping[str, str]
+    pruned: tuple[str, ...] = ()
 
 
 def rank_batches(
@@ -171,6 +172,7 @@ def rank_batches(
     asked = batches_of(kernel, workload)
     named: Sequence[int | None] = asked if "batch" in kernel.settings else (None,)
     tables = candidate_tables(kernel, gpu, named, sets, stop_above(gpu, full=False))
+    tables, pruned = _without_pruned(kernel, service, tables)
     compiled, everything = compile_tables(gpu, service, tables)
     times = CandidateTimes(
         kernel, gpu, compiled, asked, workload.lengths_at, workload.calibration, workload.cold
@@ -196,8 +198,30 @@ def rank_batches(
         ranking = rank(gpu, candidates, incumbent)
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
         said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
-        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said))
+        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned)))
     return found, everything
+
+
+def _without_pruned(
+    kernel: Kernel, service: CompileService, tables: list[PointTable]
+) -> tuple[list[PointTable], list[str]]:
+    """The tables without the candidates that the kernel's own `prune_configs_by` leaves out, and what to say of it."""
+    pruning = pruning_of(kernel, service)
+    if pruning is None:
+        return tables, []
+    kept: list[PointTable] = []
+    tried: dict[str, bool] = {}  # what is set now stands among its batch's choices too
+    for table in tables:
+        points = [table.point(row) for row in range(table.rows)]
+        keeps = [pruning(point.main.request, point.config) for point in points]
+        tried |= {repr((p.shapes, p.knobs, p.config)): kept for p, kept in zip(points, keeps, strict=True)}
+        rows = np.flatnonzero(keeps)
+        if len(rows):
+            kept.append(table if len(rows) == table.rows else table.only(rows))
+    if not kept:
+        raise InputError("prune_configs_by leaves out every config for these arguments", where=kernel.given.source)
+    left_out = list(tried.values()).count(False)
+    return kept, [f"prune_configs_by leaves out {left_out} of {len(tried)} candidates"] if left_out else []
 
 
 def _iterations_from(
@@ -211,9 +235,9 @@ def _iterations_from(
     }
 
 
-def iteration_notes(ranked: Sequence[RankedBatch]) -> list[str]:
-    """What a reader should know of iterations that the spec does not give."""
-    return [
+def ranking_notes(ranked: Sequence[RankedBatch]) -> list[str]:
+    """What a reader should know of candidates that were not tried, and of iterations that the spec does not give."""
+    return [*(ranked[0].pruned if ranked else ())] + [
         f"iterations of a CTA of {name}: {said}"
         for name, said in (ranked[0].iterations_from.items() if ranked else ())
         if said != "spec"
@@ -306,14 +330,16 @@ def candidate_points(
         for name, setting in kernel.settings.items()
         if name not in spec.knobs or name not in sets
     }
-    now = {n: kernel.settings[n].values[0] for n in spec.knobs}
-    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
+    first = {n: kernel.settings[n].values[0] for n in spec.knobs}
+    values = dict(with_defaults(kernel, values | first))
+    now = {n: values[n] for n in spec.knobs}
     found: dict[Any, ChosenPoint] = {}
-    for config in kernel.configs:
-        for knobs in [now, *_knob_choices(kernel, values | now, config, override, list(spec.knobs), sets)]:
+    for config, override in itertools.product(kernel.configs, overrides_of(kernel)):
+        for knobs in [now, *_knob_choices(kernel, values, config, override, list(spec.knobs), sets)]:
             point = make_point(kernel, gpu, values | knobs, config, override, stop_above(gpu, full=full))
             same = (repr(point.config), tuple((p.grid, p.request.identity_text()) for p in point.launches))
-            found.setdefault(same, ChosenPoint(point, knobs == now))
+            today = knobs == now and is_in_use(spec, main_config(config, override))
+            found.setdefault(same, ChosenPoint(point, today))
     return list(found.values())
 
 

@@ -1,13 +1,15 @@
 """A kernel spec to start from: what a kernel's source says of its launch, with marked places for what it does not say.
 
-Source is read, never imported (`source_knobs`, and the kernel's own body for what is loaded from and stored to). What
-the source states is written as it is; what is only likely (the type of a pointer, by its name and use) carries the
-word "guess"; what only the person who launches it knows is `FILL: ...`, which `load_spec` refuses until it is filled.
+Source is read, never imported (`source_knobs`, the launches in the file, and the kernel's own body for what is loaded
+from and stored to). What the source states is written as it is. What is only likely (the type of a pointer by its name
+and use, a shape that nobody states) carries the word "guess", so that the spec runs as it is written, and is counted:
+an answer is for those guesses until a person has looked them over.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import SourceOptions
+from occupancy_cli.source.launch_tensors import Passed, passed_at_launch
 from occupancy_cli.source.source_knobs import (
     EnvironmentVariable,
     KernelKnobs,
@@ -26,7 +29,7 @@ from occupancy_cli.source.source_knobs import (
 )
 from occupancy_cli.source.source_launches import source_options
 from occupancy_cli.spec.expressions import ExpressionError, parse_expression
-from occupancy_cli.spec.kernel_spec import PLACEHOLDER, SCHEMA, canonical_type
+from occupancy_cli.spec.kernel_spec import SCHEMA, canonical_type
 from occupancy_cli.spec.settings import parse_value
 
 _ADDRESSES = frozenset({"load", "store", "make_block_ptr", "make_tensor_descriptor", "advance", "async_copy"})
@@ -35,20 +38,29 @@ _INTEGER_DATA = re.compile(r"ind(ex|ices|x)|idx|ids?$|table|lens?$|length|offs|s
 _FP8_DATA = re.compile(r"fp8|float8|e4m3", re.IGNORECASE)
 _FP32_DATA = re.compile(r"lse|scale|max|sum|acc|mid|rstd|mean|partial", re.IGNORECASE)
 _FLOAT_SCALAR = re.compile(
-    r"scale|eps|alpha|beta|gamma|cap$|factor|softcap|prob|dropout|lr$|theta|log2e", re.IGNORECASE
+    r"scale|eps|alpha|beta|gamma|cap$|factor|softcap|prob|dropout|lr$|theta|log2e|period|decay|momentum|temperature",
+    re.IGNORECASE,
 )
 _TRUTH = re.compile(
     r"^(is|has|use|do|with|enable|need|store|load|causal|even)(_|$)|^(causal|normalize)$", re.IGNORECASE
+)
+_NUMBERS_BY_NAME = (
+    (r"stride.*(_k|_d|_n|_dim)$", 1),
+    (r"^(b|bs|bsz|z)$|batch|num_seqs", 16),
+    (r"^(h|hq|hkv)$|heads?$", 32),
+    (r"head_?dim|^d(_model)?$|^(dk|dv)$", 128),
+    (r"offset|^start|_start$|_idx$|index$|seed", 16),
+    (r"topk|splits?$|groups?$|experts?$|^n[a-z]$", 8),
 )
 _DIVIDES = frozenset({"cdiv", "ceil_div", "ceildiv"})
 
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The text of a spec, and the places in it that a person has to fill, by their names."""
+    """The text of a spec, and the places in it that were guessed, by their names."""
 
     text: str
-    to_fill: tuple[str, ...]
+    guessed: tuple[str, ...]
     name: str
 
 
@@ -82,7 +94,12 @@ class _Body:
         }
         params = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
         self.annotations = {p.arg: ast.unparse(p.annotation).strip("'\"") for p in params if p.annotation is not None}
-        self.addressed = self._addressed(function) & {p.arg for p in params}
+        names = {p.arg for p in params}
+        self.addressed = self._addressed(function) & names
+        self.descriptors = dict(self._descriptors(function, names))
+        self.stored_as = dict(self._stored_as(function, names))
+        self.compared = self._compared(function, names)
+        self.passed = passed_at_launch(module, {function.name}, [p.arg for p in params])
         self.axes = 1 + max(
             (
                 n.value
@@ -105,6 +122,39 @@ class _Body:
         return _Body(min(functions, key=lambda f: abs(f.lineno - kernel.place.line)), tree)
 
     @staticmethod
+    def _descriptors(function: ast.AST, params: set[str]) -> Iterator[tuple[str, int]]:
+        """The parameters that are tensor descriptors, with their dimensions: `a_desc.load([m, k])`."""
+        for call in _calls(function, {"load", "store", "gather", "scatter", "atomic_add", "atomic_max", "atomic_min"}):
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if isinstance(owner, ast.Name) and owner.id in params and call.args:
+                offsets = call.args[0]
+                yield owner.id, len(offsets.elts) if isinstance(offsets, (ast.List, ast.Tuple)) else 2
+
+    @staticmethod
+    def _compared(function: ast.AST, params: set[str]) -> dict[str, str]:
+        """The parameters that a kernel compares with texts, `MODE == "swish"`, each with the first of them."""
+        found: dict[str, str] = {}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id in params:
+                values = [v for c in node.comparators for v in (c.elts if isinstance(c, ast.Tuple) else [c])]
+                texts = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+                if texts:
+                    found.setdefault(node.left.id, texts[0])
+        return found
+
+    @staticmethod
+    def _stored_as(function: ast.AST, params: set[str]) -> Iterator[tuple[str, str]]:
+        """The type that is stored through a pointer: `tl.store(c_ptr + ..., acc.to(tl.float16))`."""
+        for call in _calls(function, {"store"}):
+            value = call.args[1] if len(call.args) > 1 else None
+            if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr != "to":
+                continue
+            cast = ast.unparse(value.args[0]) if value.args else ""
+            for name in _terms(call.args[0]) & params:
+                if cast.startswith(("tl.", "triton.language.")):
+                    yield name, cast.rpartition(".")[2]
+
+    @staticmethod
     def _addressed(function: ast.AST) -> set[str]:
         """Names that loads and stores start from: the terms of a sum that is an address, through assignments."""
         names: set[str] = set()
@@ -113,14 +163,14 @@ class _Body:
                 continue
             called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
             if called in _ADDRESSES or called.startswith("atomic_"):
-                names |= _terms(call.args[0])
+                names |= _bases(call.args[0])
         while True:
             before = len(names)
             for node in ast.walk(function):
                 if isinstance(node, ast.Assign) and any(
                     isinstance(t, ast.Name) and t.id in names for t in node.targets
                 ):
-                    names |= _terms(node.value)
+                    names |= _bases(node.value)
             if len(names) == before:
                 return names
 
@@ -134,6 +184,12 @@ def _terms(node: ast.expr) -> set[str]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
         return _terms(node.func.value)
     return {node.id} if isinstance(node, ast.Name) else set()
+
+
+def _bases(address: ast.expr) -> set[str]:
+    """Of the terms of an address those that may be the pointer: one of them is, and its name may say so."""
+    terms = _terms(address)
+    return {n for n in terms if _POINTER_NAME.search(n)} or terms
 
 
 def _calls(node: ast.AST, names: Iterable[str]) -> Iterator[ast.Call]:
@@ -151,7 +207,7 @@ class _Writer:
         self.found, self.kernel, self.body, self.reference, self.said = found, kernel, body, reference, said
         self.launches = [s for s in found.launches if kernel.name in s.kernels]
         self.lines: list[str] = []
-        self.filled: list[str] = []
+        self.guessed: list[str] = []
         self.tuned: set[str] = set()
         if kernel.autotune is not None:
             self.tuned = {n for c in kernel.autotune.configs or () for n in c}
@@ -167,7 +223,7 @@ class _Writer:
     def write(self) -> Skeleton:
         add = self.lines.append
         add(f"# Spec of {self.kernel.name} ({self.kernel.place}), drawn up from its source.")
-        add(f"# Fill what is marked {PLACEHOLDER} and look over the guesses. The format: occupancy schema spec")
+        add("# Look over what is marked guess: answers are for these values. The format: occupancy schema spec")
         add(f"schema: {SCHEMA}")
         add(f"name: {_scalar(self.kernel.name.lstrip('_') or self.kernel.name)}")
         add(f"kernel: {_scalar(self.reference)}")
@@ -178,11 +234,11 @@ class _Writer:
         self._write_configs()
         self._write_grid()
         self._write_rest()
-        return Skeleton("\n".join(self.lines) + "\n", tuple(self.filled), self.kernel.name)
+        return Skeleton("\n".join(self.lines) + "\n", tuple(self.guessed), self.kernel.name)
 
-    def _fill(self, what: str, example: object, place: str) -> str:
-        self.filled.append(place)
-        return f'"{PLACEHOLDER} {what} (e.g. {example})"'
+    def _guess(self, value: object, place: str) -> str:
+        self.guessed.append(place)
+        return str(value)
 
     # --- arguments ---
 
@@ -192,10 +248,17 @@ class _Writer:
         annotation = stated or self.body.annotations.get(name, "")
         spelled = annotation.rpartition(".")[2]
         spelled = f"*{spelled}" if annotation.startswith("*") else spelled
-        try:
+        with contextlib.suppress(ValueError):
             return canonical_type({"int": "i32", "float": "fp32"}.get(spelled, spelled)), ""
-        except ValueError:
-            pass
+        passed = self.body.passed.get(name, Passed())
+        if name in self.body.descriptors or passed.block_shape:
+            return self._descriptor(name, passed)
+        if passed.dtype is not None and (name in self.body.addressed or _POINTER_NAME.search(name)):
+            with contextlib.suppress(ValueError):
+                return f"*{canonical_type(passed.dtype)}", ""
+        if name in self.body.stored_as:
+            with contextlib.suppress(ValueError):
+                return f"*{canonical_type(self.body.stored_as[name])}", "stored as such"
         if name in self.body.addressed or _POINTER_NAME.search(name):
             why = "loaded or stored through" if name in self.body.addressed else "by its name"
             named = re.sub(r"_?ptrs?$", "", name, flags=re.IGNORECASE)
@@ -212,6 +275,21 @@ class _Writer:
             return "fp32", "by its name"
         return "i32", ""
 
+    def _descriptor(self, name: str, passed: Passed) -> tuple[str, str]:
+        """The type of a tensor descriptor: its block shape as launched, else of the constexprs by their order."""
+        element = "bf16"
+        why = "its type"
+        with contextlib.suppress(ValueError):
+            element, why = canonical_type(passed.dtype or "?"), ""
+        constexprs = [p.name for p in self.kernel.constexprs]
+        spelled = self._spelled({*constexprs, *self.tuned})
+        axes = [(_grid_axes(text, spelled) or [""])[0] for text in passed.block_shape]
+        if not axes or not all(_is_expression(axis, {*constexprs, *self.tuned}) for axis in axes):
+            blocks = [n for n in constexprs if re.search(r"block|tile|^b[mnk]$", n, re.IGNORECASE)]
+            axes = (blocks + ["64"] * 5)[: self.body.descriptors.get(name, 2)]
+            why = "its block shape" if not why else "its type and block shape"
+        return f"tensordesc<{element}[{', '.join(axes)}]>", why
+
     def _write_shapes(self) -> None:
         if not self.integers and not self.grid_shapes:
             return
@@ -225,12 +303,19 @@ class _Writer:
         for name in self.integers:
             default = next((p.default for p in self.kernel.arguments if p.name == name), None)
             value = default if default and re.fullmatch(r"-?\d{1,18}", default) else self._launched_with(name)
-            example = 1 if re.match(r"stride.*(_k|_d|_n|_dim)$", name) else 4096
-            self.lines.append(
-                f"  {name}: {self._fill('an integer', example, f'shapes.{name}') if value is None else value}"
-            )
+            if value is not None:
+                self.lines.append(f"  {name}: {value}")
+            elif self._stride(name) is None:
+                self.lines.append(f"  {name}: {self._guess(_likely(name), f'shapes.{name}')}  # guess")
         for name in self.grid_shapes:
-            self.lines.append(f"  {name}: {self._fill('an integer', 16, f'shapes.{name}')}  # for the grid")
+            self.lines.append(f"  {name}: {self._guess(_likely(name, 16), f'shapes.{name}')}  # guess; for the grid")
+
+    def _stride(self, name: str) -> str | None:
+        """What a stride comes to where its tensor is contiguous, over the names of the spec; None if nobody says."""
+        text = self.body.passed.get(name, Passed()).stride
+        known = {*self.integers} - {name}
+        axes = _grid_axes(text, self._spelled(known)) if text else None
+        return axes[0] if axes and _is_expression(axes[0], known) else None
 
     def _launched_with(self, name: str) -> int | None:
         """The integer that stands for an argument at every launch in the file, where it is one."""
@@ -251,11 +336,18 @@ class _Writer:
         for name in written:
             kind, why = self._kind(name)
             note = f"  # guess: {why}" if why else ""
-            if kind == "i32":
+            self.guessed += [f"arguments.{name}"] if why else []
+            stride = self._stride(name) if kind == "i32" else None
+            if stride is not None:
+                self.lines.append(f"  {name}: {{type: i32, value: {_scalar(stride)}}}  # guess: contiguous")
+                self.guessed.append(f"arguments.{name}")
+            elif kind == "i32":
                 self.lines.append(f"  {name}: {{type: i32, value: {name}}}{note}")
             elif kind == "i1":
-                value = self._fill("true or false", "true", f"arguments.{name}")
-                self.lines.append(f"  {name}: {{type: i1, value: {value}}}{note}")
+                self.guessed += [] if why else [f"arguments.{name}"]
+                self.lines.append(f"  {name}: {{type: i1, value: true}}  # guess")
+            elif kind.startswith("tensordesc"):
+                self.lines.append(f'  {name}: "{kind}"{note}')
             else:
                 self.lines.append(f"  {name}: {_scalar(kind)}{note}")
         self.lines += [f"  # {name}: computed by @triton.heuristics" for name in heuristic]
@@ -324,9 +416,11 @@ class _Writer:
             if expression is not None:
                 self.lines.append(f"  {name}: {_scalar(expression)}  # as launched")
                 continue
-            value = self._fill(*_expected(name), f"constexprs.{name}")
-            hint = f"  # launched with {_one_line(' or '.join(texts))}" if texts else ""
-            self.lines.append(f"  {name}: {value}{hint}")
+            text = self.body.compared.get(name)
+            expected = _expected(name) if text is None else _scalar(text)
+            value = self._guess(expected, f"constexprs.{name}")
+            hint = f"; launched with {_one_line(' or '.join(texts))}" if texts else ""
+            self.lines.append(f"  {name}: {value}  # guess{hint}")
         self.lines += [f"  # {p.name}: {_one_line(p.default or '')} by default" for p in defaults]
 
     def _expression(self, text: str) -> str | None:
@@ -402,8 +496,8 @@ class _Writer:
         if self.grid is not None:
             self.lines.append(f"grid: [{', '.join(_scalar(a) for a in self.grid)}]")
             return
-        axes = [self._fill(f"programs along {axis}", 1, f"grid.{axis}") for axis in "xyz"[: min(self.body.axes, 3)]]
-        self.lines.append(f"grid: [{', '.join(axes)}]")
+        axes = [f"programs along {axis}" for axis in "xyz"[: min(self.body.axes, 3)]]
+        self.lines.append(f"# grid: [{', '.join(axes)}]")
 
     def _write_rest(self) -> None:
         self.lines += [
@@ -415,13 +509,32 @@ class _Writer:
         ]
 
 
-def _expected(name: str) -> tuple[str, object]:
-    """What a constexpr of that name is likely to be, and an example."""
+def _expected(name: str) -> object:
+    """What a constexpr of that name may be."""
     if _TRUTH.match(name):
-        return "true or false", "true"
+        return "true"
     if re.search(r"dtype|_type$", name, re.IGNORECASE):
-        return "a Triton type", "tl.bfloat16"
-    return "a constexpr's value", 64 if re.search(r"block|tile|size|dim|head", name, re.IGNORECASE) else 1
+        return "tl.bfloat16"
+    if re.search(r"block|tile|size|dim|head|^b[mnkdtvsc]$", name, re.IGNORECASE):
+        return 64
+    # A name of a letter or two is a dimension, as tl.dot (16 at least) and tl.arange (powers of two) take them.
+    return 16 if len(name) <= 2 else 1
+
+
+def _likely(name: str, otherwise: int = 4096) -> int:
+    """A number that an integer of that name may have; `otherwise` for one whose name says nothing."""
+    for pattern, value in _NUMBERS_BY_NAME:
+        if re.search(pattern, name, re.IGNORECASE):
+            return value
+    return otherwise
+
+
+def _is_expression(text: str, names: Iterable[str]) -> bool:
+    """Whether a text is an expression over these names alone."""
+    try:
+        return parse_expression(text).names <= set(names)
+    except ExpressionError:
+        return False
 
 
 def _literal(text: str) -> str | None:

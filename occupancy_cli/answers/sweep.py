@@ -12,9 +12,9 @@ from occupancy_cli.answers.recommend import (
     batches_of,
     common_setting,
     exports,
-    iteration_notes,
     prepare_timed,
     rank_batches,
+    ranking_notes,
 )
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
@@ -67,6 +67,7 @@ def sweep(
             default=_side(gpu, ranking.incumbent, factor),
             recommended=_side(gpu, common.get(ranking.batch), factor),
             best=_best(gpu, ranking.ranked, factor),
+            model_error_percent=ranking.error_percent,
         )
         for ranking in rankings
     ]
@@ -86,7 +87,7 @@ def sweep(
             slowdown=round(single.slowdown, 4),
             exports=exports(kernel, dict(single.knobs)),
         ),
-        notes=[*notes_of(service, everything, kernel), *iteration_notes(ranked)],
+        notes=[*notes_of(service, everything, kernel), *ranking_notes(ranked)],
         interrupted=service.interrupted,
     )
 

@@ -201,7 +201,8 @@ class Tables:
                 self._devices[name] = f"{name}: {several.problem}"
         return self._devices[name]
 
-    def _kernel(self, gpu: GpuProfile) -> Kernel:
+    def kernel_on(self, gpu: GpuProfile) -> Kernel:
+        """The kernel as it is planned for the GPU."""
         if gpu.id not in self._kernels:
             names = {self.table.key, GPU_ARCH} | {n for e in self.entries for n in e.names}
             kernel = prepare(self.given, gpu, self.service.describe, self._sets, os.environ, names)
@@ -217,7 +218,7 @@ class Tables:
 
     def plan(self, entry: TableEntry, gpu: GpuProfile, key: int, change: Mapping[str, Any] | None = None) -> Judged:
         """The launch of one entry's config (with `change` made to it) at the batch `key`, not compiled yet."""
-        kernel = self._kernel(gpu)
+        kernel = self.kernel_on(gpu)
         known = {*kernel.description.constexprs, *LAUNCH_OPTIONS}
         config = {**entry.config, **(change or {})}
         for name in config:

@@ -112,8 +112,8 @@ class _Writer:
 
     def text(self, kernel: JITFunction) -> str:
         head = [
-            f"# {kernel.fn.__qualname__} as it was launched, from {_file(kernel)}:{line_of(kernel)}.",
-            "# Written by `occupancy capture`: JIT functions and constants as they were then, without decorators.",
+            f"# {kernel.fn.__qualname__} as it was in memory, from {_file(kernel)}:{line_of(kernel)}.",
+            "# JIT functions and constants as they were then, without decorators.",
         ]
         head += [f"# Left out: {one}" for one in self.left_out]
         imports = ["import triton", "import triton.language as tl", *sorted(self._header)]

@@ -35,8 +35,12 @@ _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadPara
 # In the order of `--help`. Each is the function of that name in the module of that name.
 COMMANDS = (
     "analyze",
+    "explain",
+    "fit",
+    "diff",
     "recommend",
     "sweep",
+    "report",
     "check",
     "calc",
     "gpus",

@@ -21,7 +21,7 @@ def init(
 ) -> None:
     """Write a commented spec of a kernel, with what its source says and marked places for what it does not.
 
-    The source is read, not imported. No file is overwritten. Fill the places marked FILL:, then analyze it.
+    The source is read, not imported. No file is overwritten. Look over what is marked guess, then analyze it.
     """
     from occupancy_cli.answers.init import write_spec
 

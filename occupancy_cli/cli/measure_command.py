@@ -77,7 +77,7 @@ def measure(
     seconds = None if budget is None else parse_seconds(budget)
     splits = () if nsplit is None else parse_range(nsplit, f"--nsplit {nsplit}")
     given = read_kernel_input(kernel)
-    values, batches = options.settings(sets), options.batch_values(batch)
+    values, batches = options.settings_beside(sets, batch=batch), options.batch_values(batch)
     profile = options.resolve_gpu(gpu, hw_profiles)
     if importlib.util.find_spec("torch") is None:
         raise MissingDependencyError(

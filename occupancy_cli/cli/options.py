@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from occupancy_cli.data_files import DEFAULT_GPU as DEFAULT_GPU
 from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from occupancy_cli.answers.recommend import Workload
     from occupancy_cli.gpu.profiles import GpuProfile
     from occupancy_cli.spec.settings import Setting
-
-DEFAULT_GPU = "rtx-pro-6000"
 
 
 class Format(str, enum.Enum):
@@ -37,7 +36,16 @@ KernelArgument = Annotated[
     ),
 ]
 GpuOption = Annotated[
-    str, typer.Option("--gpu", help="GPU: a product (rtx-pro-6000, 5090, h200), sm120 (limits only), or local.")
+    str,
+    typer.Option("--gpu", help="GPU: a product (5090, h200), sm120 (limits only), local, or a profile's file."),
+]
+GpusOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        help=f"GPU: a product (rtx-pro-6000, 5090, h200), sm120 (limits only), or local; repeatable, all in one table. "
+        f"Default: {DEFAULT_GPU}.",
+    ),
 ]
 ProfilesOption = Annotated[
     list[Path] | None, typer.Option("--hw-profiles", help="Folder of GPU profiles that adds to the shipped ones.")
@@ -55,11 +63,19 @@ ArgOption = Annotated[
     typer.Option(
         "--arg",
         metavar="NAME=TYPE",
-        help="Type of an argument of a kernel without a spec: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none.",
+        help="Type or value of an argument of a kernel without a spec: q_ptr=*bf16, k_ptr=*fp8e4nv@4, n=4096, p=none.",
     ),
 ]
 GridOption = Annotated[
     str | None, typer.Option("--grid", metavar="X,Y,Z", help="Launch grid of a kernel without a spec; expressions.")
+]
+SignatureOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="TYPES",
+        help="All parameters of a kernel without a spec, as Triton's tools.compile takes them: '*fp32:16, i32, 64'.",
+    ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="table, or json on standard output.")]
 BatchOption = Annotated[
@@ -100,6 +116,11 @@ def asked_gpu(context: typer.Context, name: str, hw_profiles: list[Path] | None)
     return asked
 
 
+def asked_gpus(context: typer.Context, names: list[str] | None, hw_profiles: list[Path] | None) -> list[AskedGpu]:
+    """The GPUs of a --gpu that may be given several times; the default one where it is not given."""
+    return [asked_gpu(context, name, hw_profiles) for name in names or [DEFAULT_GPU]]
+
+
 def local_index(gpu: str) -> int:
     """The number in `local:1`; an `InputError` for a GPU that is not this machine's."""
     name, _, number = gpu.strip().casefold().partition(":")
@@ -109,12 +130,28 @@ def local_index(gpu: str) -> int:
 
 
 def settings(sets: list[str] | None, batch: str | None = None) -> dict[str, Setting]:
-    """The values of `--set`, and of `--batch` where it sets a shape."""
-    from occupancy_cli.spec.settings import Setting, parse_settings
+    """The values of `--set`, and of `--batch` as one of them."""
+    from occupancy_cli.spec.settings import Setting
 
-    values = parse_settings(sets or [])
+    values = settings_beside(sets, batch=batch)
     if batch is not None:
         values["batch"] = Setting(batch_values(batch), "--batch")
+    return values
+
+
+def settings_beside(sets: list[str] | None, **batches: str | None) -> dict[str, Setting]:
+    """The values of `--set`, beside options that name the batches too and are read elsewhere (by their names).
+
+    `InputError` where --set and one of them give the batch: no answer could take both.
+    """
+    from occupancy_cli.spec.settings import parse_settings
+
+    values = parse_settings(sets or [])
+    for option, text in batches.items():
+        if text is not None and "batch" in values:
+            by_set = ",".join(map(str, values["batch"].values))
+            problem = f"the batch is given twice, by --{option} {text} and by --set batch={by_set}"
+            raise InputError(problem, where=f"--set batch={by_set}", hint="Give one of the two.")
     return values
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,52 @@ if TYPE_CHECKING:
     from occupancy_cli.compile.compile_service import Progress
 
 
+class _LineNowAndThen:
+    """Where a run stands, a line every `EVERY_S` seconds: a log has no bar, and a silent job looks like a dead one."""
+
+    EVERY_S = 10.0
+
+    def __init__(self) -> None:
+        self._state: Progress | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def __enter__(self) -> _LineNowAndThen:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def show(self, state: Progress) -> None:
+        """Take note of where the run stands."""
+        self._state = state
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.EVERY_S):
+            state = self._state
+            if state is None or state.done >= state.total:
+                continue
+            left = "" if state.seconds_left is None else f", about {state.seconds_left:,.0f} s left"
+            with contextlib.suppress(OSError, ValueError):
+                last = f"; last {visible(state.current)}" if state.current else ""
+                sys.stderr.write(f"compiling: {state.done:,} of {state.total:,} done{left}{last}\n")
+                sys.stderr.flush()
+
+
 @contextlib.contextmanager
 def compiling() -> Iterator[Callable[[Progress], None] | None]:
-    """Progress with count, current config and time left; None when standard error is no terminal."""
+    """Progress with count, current config and time left: a bar on a terminal, in CI a line every 10 seconds.
+
+    None when standard error is neither.
+    """
     if not sys.stderr.isatty():
-        yield None
+        if os.environ.get("CI", "").casefold() in ("", "0", "false"):
+            yield None
+            return
+        with _LineNowAndThen() as lines:
+            yield lines.show
         return
     from rich import progress as rich_progress
     from rich.console import Console
@@ -100,3 +143,21 @@ def measuring() -> Iterator[Callable[[MeasureProgress], None] | None]:
         yield show
     finally:
         sys.stderr.write("\r\x1b[K")
+
+
+@contextlib.contextmanager
+def parts(doing: str) -> Iterator[Callable[[str], None]]:
+    """A line on standard error that names the part of the work at hand, when that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _part: None
+        return
+
+    def show(part: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{doing}: {visible(part)}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

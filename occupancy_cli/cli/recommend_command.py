@@ -61,9 +61,10 @@ def recommend(
 
     target = options.asked_gpu(context, gpu, hw_profiles)
     given = read_kernel_input(kernel)
+    values = options.settings_beside(sets, batch=batch, mix=mix, lengths=lengths)
     workload = options.workload_of(batch, mix, lengths, cold)
     with how.service() as service:
-        report = recommend_spec(given, target, service, options.settings(sets), workload, calibration)
+        report = recommend_spec(given, target, service, values, workload, calibration)
     if emit is None:
         show(report, output_format)
         return

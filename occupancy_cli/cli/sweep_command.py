@@ -56,10 +56,11 @@ def sweep(
 
     profile = options.resolve_gpu(gpu, hw_profiles)
     given = read_kernel_input(kernel)
+    values = options.settings_beside(sets, batch=batch)
     workload = options.workload_of(batch, None, lengths, cold)
     point = None if anchor is None else _anchor(anchor)
     with how.service() as service:
-        report = run(given, profile, service, options.settings(sets), workload, point)
+        report = run(given, profile, service, values, workload, point)
     if output_format is SweepFormat.csv:
         from occupancy_cli.report.csv_rows import as_csv
 

@@ -30,7 +30,7 @@ def verify(
 
     index = options.local_index(gpu)
     given = read_kernel_input(kernel)
-    values, batches = options.settings(sets), options.batch_values(batch)
+    values, batches = options.settings_beside(sets, batch=batch), options.batch_values(batch)
     profile = options.resolve_gpu(gpu, hw_profiles)
     with how.service() as service:
         report = verification(given, profile, service, values, batches, device=lambda: CudaDevice(index))

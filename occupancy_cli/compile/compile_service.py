@@ -25,7 +25,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occupancy_cli.compile.kernel_record import ConfigValue, KernelDescription, KernelRecord
+from occupancy_cli.compile.kernel_record import (
+    EXPLANATION_VERSION,
+    ConfigValue,
+    KernelDescription,
+    KernelRecord,
+)
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.result_cache import FORMAT, ResultCache
 from occupancy_cli.compile.typed_json import WrongData
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 
     from occupancy_cli.compile.worker_messages import Answer, Failed, Request, Seen
 
-_Index = tuple[str, Target, int | None, str]
+_Index = tuple[str, Target, int | None, str, bool]
 _own = threading.local()
 # Workers that import Triton while one looks at the kernel: how many there is work for is not known yet.
 _WARMED_AHEAD = 3
@@ -187,18 +192,34 @@ class CompileService:
 
     def describe(self, source: KernelSource, target: Target) -> KernelDescription:
         """Signature and decorators of a kernel; `InputError` or `CompileError` says why it did not load."""
-        key = self._key({"describe": asdict(source), "arch": target.arch})
-        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        known = self.known_description(source, target)
         if known is not None:
-            self._agree(known[1].facts, str(source))
-            return known[0]
+            return known
         from occupancy_cli.compile.worker_messages import Describe, Described
 
         done = self._one(Describe(source, target), warm_others=True)
         _raise_failure(done, source)
         assert isinstance(done.answer, Described)
-        self._remember(key, done.answer.description, done.answer.seen, source)
+        self._remember(self._describe_key(source, target), done.answer.description, done.answer.seen, source)
         return done.answer.description
+
+    def seen_by(self, source: KernelSource, target: Target) -> tuple[Fact, ...] | None:
+        """What a kernel that was described looked at outside while it loaded; None where that was not kept."""
+        key = self._describe_key(source, target)
+        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        return None if known is None else known[1].facts
+
+    def known_description(self, source: KernelSource, target: Target) -> KernelDescription | None:
+        """What the cache has of `describe`; starts nothing."""
+        key = self._describe_key(source, target)
+        known = self.cache.get(key, KernelDescription, device=vars(target)) if self.cache else None
+        if known is None:
+            return None
+        self._agree(known[1].facts, str(source))
+        return known[0]
+
+    def _describe_key(self, source: KernelSource, target: Target) -> str:
+        return self._key({"describe": asdict(source), "arch": target.arch})
 
     def pruned_configs(self, request: CompileRequest) -> list[dict[str, ConfigValue]]:
         """The autotune configs that `prune_configs_by` leaves for this launch."""
@@ -246,10 +267,10 @@ class CompileService:
         for request in requests:
             # GPUs of one architecture are told apart: the kernel may ask its driver what they differ in.
             time_on = request.time_on.digest if request.time_on else ""
-            index = (request.key(), request.target, request.stop_above, time_on)
+            index = (request.key(), request.target, request.stop_above, time_on, request.explain)
             order.append(index)
             if index not in outcomes and index not in todo:
-                known = self._recall(request) if keep_in is None else None
+                known = self.known_outcome(request) if keep_in is None else None
                 if known is not None:
                     outcomes[index] = known
                 else:
@@ -260,7 +281,8 @@ class CompileService:
             self._still_agree()
         return [outcomes[i] for i in order]
 
-    def _recall(self, request: CompileRequest) -> CompileOutcome | None:
+    def known_outcome(self, request: CompileRequest) -> CompileOutcome | None:
+        """What the cache has of a request; starts nothing."""
         if self.cache is None:
             return None
         known = self.cache.get(
@@ -290,6 +312,8 @@ class CompileService:
         try:
             for index, request in self._longest_first(todo):
                 futures[self._submit(Compile(request, None if keep_in is None else str(keep_in)))] = index
+            if self._progress:
+                self._progress(Progress(0, len(todo), "", None))
             for future in as_completed(futures):
                 index = futures[future]
                 outcomes[index] = self._finish(todo[index], future)
@@ -336,12 +360,27 @@ class CompileService:
         assert isinstance(answer, Compiled)
         record = answer.record
         key = self._key(request.identity())
-        if self.cache and record.times:  # times on other GPUs stay known
-            before = self.cache.get(key, KernelRecord, lambda found: bool(found.times), device=vars(request.target))
-            record = record if before is None else replace(record, times={**before[0].times, **record.times})
+        record = self._with_what_was_known(key, record, request)
         self._remember(key, record, answer.seen, request.source, record.compile_seconds)
         binary = None if answer.binary is None else (answer.binary.file, answer.binary.name)
         return replace(outcome_from(record), output=done.output, binary=binary)
+
+    def _with_what_was_known(self, key: str, record: KernelRecord, request: CompileRequest) -> KernelRecord:
+        """A new record with the times on other GPUs, and the explanation, that an earlier one of it has."""
+        if self.cache is None or record.resources.registers_per_thread is None:
+            return record
+
+        def adds(found: KernelRecord) -> bool:
+            whole = found.resources == record.resources
+            return whole and bool(found.times or (found.explanation and not record.explanation))
+
+        if not (record.times or record.explanation):
+            return record
+        before = self.cache.get(key, KernelRecord, adds, device=vars(request.target))
+        if before is None:
+            return record
+        times = {**before[0].times, **record.times}
+        return replace(record, times=times, explanation=record.explanation or before[0].explanation)
 
     def _remember(self, key: str, value: Any, seen: Seen, source: KernelSource, seconds: float = 0.0) -> None:
         self._written |= set(seen.written)
@@ -429,6 +468,8 @@ def label(request: CompileRequest) -> str:
 
 def _sufficient(record: KernelRecord, request: CompileRequest) -> bool:
     """Whether a record has all that is asked: it may have ended at shared memory, or lack a time on this GPU."""
+    if request.explain and (record.explanation is None or record.explanation.version != EXPLANATION_VERSION):
+        return False
     if record.resources.registers_per_thread is None:
         return request.stop_above is not None and record.resources.shared_bytes > request.stop_above
     return request.time_on is None or request.time_on.digest in record.times
@@ -442,6 +483,7 @@ def outcome_from(record: KernelRecord) -> CompileOutcome:
         notes=record.notes,
         toolchain=record.toolchain,
         times=record.times,
+        explanation=record.explanation,
     )
 
 

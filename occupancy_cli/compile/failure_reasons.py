@@ -7,6 +7,7 @@ line it stands in, and the first diagnostic are what a reader needs.
 
 from __future__ import annotations
 
+import ast
 import re
 import traceback
 from pathlib import Path
@@ -60,7 +61,8 @@ def reason(bad: BaseException, printed: str = "") -> str:
 
 def place(bad: BaseException) -> str:
     """Where a compile failed, as the end of a sentence: the innermost function's line; empty when none is told."""
-    return next((at for error in reversed(_chain(bad)) if (at := _kernel_line(error))), "")
+    told = next((at for error in reversed(_chain(bad)) if (at := _kernel_line(error))), "")
+    return told or _visited_line(bad)
 
 
 def ptxas_reason(text: str) -> str:
@@ -105,7 +107,22 @@ def _text(bad: BaseException) -> str:
 
 def _kernel_line(bad: BaseException) -> str:
     """Where in the kernel Triton stood, with the source of that line."""
-    source, node = getattr(bad, "src", None), getattr(bad, "node", None)
+    return _source_line(getattr(bad, "src", None), getattr(bad, "node", None))
+
+
+def _visited_line(bad: BaseException) -> str:
+    """As `_kernel_line`, for an error that Triton lets pass as it was raised: 3.4 from what finds a kernel's callees.
+
+    The innermost visitor has the node that it stood at; it, or the innermost function around it, has the source.
+    """
+    frames = [frame.f_locals for frame, _ in reversed(list(traceback.walk_tb(bad.__traceback__)))]
+    node = next((n for names in frames if isinstance(n := names.get("node"), ast.AST) and hasattr(n, "lineno")), None)
+    owners = (names.get("self") for names in frames)
+    sources = (getattr(getattr(owner, "jit_fn", owner), "src", None) for owner in owners)
+    return _source_line(next((source for source in sources if isinstance(source, str)), None), node)
+
+
+def _source_line(source: object, node: object) -> str:
     line: Any = getattr(node, "lineno", None)
     if not isinstance(source, str) or not isinstance(line, int):
         return ""

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import triton
 import triton.language as tl
 from triton.backends.nvidia import compiler as nvidia_compiler
-from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.autotuner import Autotuner, Config, Heuristics
 from triton.runtime.jit import JITFunction, KernelInterface
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -26,6 +27,27 @@ from occupancy_cli.compile.gluon_layouts import layout_of
 from occupancy_cli.errors import InputError, nearest
 
 MOST_LAYERS = 16
+
+
+def _note_where_configs_are_made() -> None:
+    """From now on every `triton.Config` knows the file and line that made it: the line that a gate has to name.
+
+    What stands in the constructor of a subclass is passed over. Nothing that Triton does with a config changes.
+    """
+    original = Config.__init__
+
+    @functools.wraps(original)
+    def noted(self: Any, *given: Any, **named: Any) -> None:
+        original(self, *given, **named)
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is self:
+            frame = frame.f_back
+        self.occupancy_place = (frame.f_code.co_filename, frame.f_lineno)
+
+    Config.__init__ = noted
+
+
+_note_where_configs_are_made()
 
 
 def is_kernel(value: Any) -> bool:
@@ -55,6 +77,7 @@ def layers(kernel: Any) -> tuple[list[Autotuner | Heuristics], JITFunction]:
 def describe(kernel: Any) -> dict[str, Any]:
     """Signature, autotune configs, keys and heuristics of a kernel, as plain data."""
     around, jit = layers(kernel)
+    read = _names_read(jit)
     params = [
         {
             "name": p.name,
@@ -63,6 +86,7 @@ def describe(kernel: Any) -> dict[str, Any]:
             "default": _plain(p.default) if p.has_default else None,
             "has_default": bool(p.has_default),
             "specializes": not p.do_not_specialize,
+            "read": p.name in read,
         }
         for p in jit.params
     ]
@@ -71,6 +95,7 @@ def describe(kernel: Any) -> dict[str, Any]:
         if isinstance(layer, Autotuner):
             described["autotune"] = {
                 "configs": [config_values(c) for c in layer.configs],
+                "places": [_place_of(c) for c in layer.configs],
                 "key": list(layer.keys),
                 "prunes": bool(layer.early_config_prune or layer.perf_model),
                 "restore_value": list(getattr(layer, "restore_value", []) or []),
@@ -82,6 +107,19 @@ def describe(kernel: Any) -> dict[str, Any]:
     return described
 
 
+def _names_read(jit: JITFunction) -> set[str]:
+    """The names that a kernel's body reads; what it is called with and never reads decides nothing of it."""
+    body = [
+        statement for node in ast.parse(jit.src).body if isinstance(node, ast.FunctionDef) for statement in node.body
+    ]
+    return {
+        node.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+
+
 def config_values(config: Any) -> dict[str, Any]:
     """A `triton.Config` as plain data: its constexprs, then num_warps, num_stages, num_ctas, and maxnreg where set."""
     values = {k: _plain(v) for k, v in config.kwargs.items()}
@@ -89,6 +127,13 @@ def config_values(config: Any) -> dict[str, Any]:
     if getattr(config, "maxnreg", None) is not None:
         values["maxnreg"] = config.maxnreg
     return values
+
+
+def _place_of(config: Any) -> list[Any]:
+    """The file and line that made a config; an empty file where that is not the kernel's side (Triton's default)."""
+    file, line = getattr(config, "occupancy_place", ("", 0))
+    ours = not file.startswith((str(triton.__path__[0]), "<"))
+    return [file, line] if ours else ["", 0]
 
 
 def _plain(value: Any) -> Any:

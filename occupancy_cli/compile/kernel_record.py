@@ -20,11 +20,15 @@ from occupancy_cli.loading.outside_facts import Fact
 from occupancy_cli.model.resources import KernelResources
 
 if TYPE_CHECKING:
+    from occupancy_cli.compile.kernel_explanation import KernelExplanation
     from occupancy_cli.compile.kernel_times import KernelTimes
     from occupancy_cli.gpu.profiles import GpuProfile
 
 MODEL_VERSION = 7
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""
+
+EXPLANATION_VERSION = 2
+"""Raise it when what an explanation holds changes: kept ones are then made anew when `explain` asks for them."""
 
 ConfigValue = int | float | str | bool | None
 
@@ -39,7 +43,10 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a kernel. `default` is None without one, and the default's own text where that is no number."""
+    """A parameter of a kernel. `default` is None without one, and the default's own text where that is no number.
+
+    `read` says whether the kernel's body has its name at all.
+    """
 
     name: str
     constexpr: bool
@@ -47,17 +54,22 @@ class Parameter:
     default: ConfigValue
     has_default: bool
     specializes: bool
+    read: bool = True
 
 
 @dataclass(frozen=True)
 class Autotune:
-    """What an @triton.autotune says: its configs by name and value, what it is keyed by, whether it prunes."""
+    """What an @triton.autotune says: its configs by name and value, what it is keyed by, whether it prunes.
+
+    `places` has the file and line that made each config, an empty file where that is not the kernel's side.
+    """
 
     configs: tuple[Mapping[str, ConfigValue], ...]
     key: tuple[str, ...]
     prunes: bool
     restore_value: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,12 +112,30 @@ class KeptTimes:
 
 
 @dataclass(frozen=True)
+class KeptExplanation:
+    """A `KernelExplanation` as text, with the version of the readers that made it."""
+
+    text: str
+    version: int = 0
+
+    def read(self) -> KernelExplanation:
+        """The explanation, read once."""
+        return self._explanation
+
+    @functools.cached_property
+    def _explanation(self) -> KernelExplanation:
+        from occupancy_cli.compile.kernel_explanation import KernelExplanation
+
+        return from_json(KernelExplanation, self.text)
+
+
+@dataclass(frozen=True)
 class KernelRecord:
     """What one compile yields.
 
     `notes` says what was not as asked (a full compile where the short one is not possible), `toolchain` pairs triton
     and ptxas with their versions, `times` has the kernel's times by `digest_of` a GPU, `compile_seconds` is how long
-    the compile took.
+    the compile took, `explanation` where the resources go, of a compile that was asked for it.
     """
 
     resources: KernelResources
@@ -113,6 +143,7 @@ class KernelRecord:
     toolchain: tuple[tuple[str, str], ...] = ()
     times: Mapping[str, KeptTimes] = field(default_factory=dict)
     compile_seconds: float = 0.0
+    explanation: KeptExplanation | None = None
 
 
 @functools.lru_cache

@@ -15,14 +15,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from occupancy_cli.compile.kernel_record import ConfigValue, KeptTimes
+from occupancy_cli.compile.kernel_record import ConfigValue, KeptExplanation, KeptTimes
 from occupancy_cli.loading.target_gpu import TargetGpu
 from occupancy_cli.model.resources import KernelResources
 
 Target = TargetGpu
 """What is compiled for, with what kernels may ask of it."""
 
-Kind = Literal["over_memory", "timeout", "crash", "import", "compile", "input", "ptxas", "version", "interrupted"]
+Kind = Literal[
+    "over_memory", "timeout", "crash", "import", "compile", "input", "ptxas", "version", "interrupted", "launch"
+]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class CompileRequest:
 
     The compile ends with shared memory, before LLVM and ptxas, when that is more than `stop_above` bytes (-1: always,
     None: never): registers and spills of a config that cannot launch cost most of a compile and say nothing.
+    `explain`: where its shared memory and registers go is wanted too.
     """
 
     source: KernelSource
@@ -78,6 +81,7 @@ class CompileRequest:
     stop_above: int | None = None
     exact_values: bool = False
     time_on: TimeOn | None = None
+    explain: bool = False
 
     def identity(self) -> dict[str, Any]:
         """What decides the binary, beside the sources and the toolchain."""
@@ -134,7 +138,7 @@ class CompileOutcome:
 
     `message` is one sentence, `output` what the compiler printed. `notes` says what was not as asked (a full compile
     where the short one is not possible). `toolchain` has triton and ptxas versions, `times` the kernel's times by
-    `digest_of` a GPU. `binary` is the file of the cubin
+    `digest_of` a GPU, `explanation` where its resources go, where that was asked for. `binary` is the file of the cubin
     and the kernel's name in it, where the compile was asked to keep it.
     """
 
@@ -146,6 +150,7 @@ class CompileOutcome:
     notes: tuple[str, ...] = ()
     toolchain: tuple[tuple[str, str], ...] = ()
     times: Mapping[str, KeptTimes] = field(default_factory=dict)
+    explanation: KeptExplanation | None = None
     cached: bool = False
     binary: tuple[str, str] | None = None
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import tempfile
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import triton
 from triton.backends.nvidia import compiler as nvidia_compiler
+
+from occupancy_cli.readers.scratch_sizes import with_sizes
 
 
 class Stopped(BaseException):
@@ -25,23 +28,46 @@ class Allocation:
     """What the shared-memory allocation pass decided, filled in while a compile runs.
 
     `stop_above`: end the compile there when more shared bytes than this are needed (-1: always, None: never).
+    `keep_text`: keep the module's text as it is behind the pass in `text`, every size of scratch written into it.
     """
 
-    def __init__(self, stop_above: int | None) -> None:
+    def __init__(self, stop_above: int | None, *, keep_text: bool = False) -> None:
         self.stop_above = stop_above
+        self.keep_text = keep_text
+        self.text = ""
         self.shared_bytes: int | None = None
         self.tmem_columns = 0
         self.num_warps = 0
 
-    def read(self, module: Any, metadata: Mapping[str, Any]) -> None:
-        """Take the figures from the module's attributes, and stop if they ask for it."""
+    def read(self, module: Any, metadata: Mapping[str, Any], allocate: Callable[[Any], None]) -> None:
+        """Take the figures from the module's attributes, and stop if they ask for it.
+
+        `allocate` runs the same pass on another module of the same context.
+        """
         self.shared_bytes = module.get_int_attr("ttg.shared")
         if self.shared_bytes is None:
             return
         self.tmem_columns = module.get_int_attr("ttg.tensor_memory_size") or 0
         self.num_warps = module.get_int_attr("ttg.total-num-warps") or metadata["num_warps"]
+        if self.keep_text:
+            self.text = with_sizes(str(module), lambda probe: _allocated_bytes(probe, module.context, allocate))
         if self.stop_above is not None and self.shared_bytes > self.stop_above:
             raise Stopped
+
+
+def _allocated_bytes(text: str, context: Any, allocate: Callable[[Any], None]) -> int | None:
+    """What a module's text needs of shared memory by the pass; None where it cannot be read or allocated."""
+    with tempfile.NamedTemporaryFile("w", suffix=".mlir", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        try:
+            module = nvidia_compiler.ir.parse_mlir_module(file.name, context)
+            module.context = context
+            allocate(module)
+        except RuntimeError:
+            return None
+        size: int | None = module.get_int_attr("ttg.shared")
+        return size
 
 
 class _SplitPasses:
@@ -64,9 +90,15 @@ class _SplitPasses:
         if self._state.allocated and name != "add_allocate_tensor_memory":
             self._state.run_first_part()
             return value
+        first = self._state.manager
         if name.startswith("add_allocate_shared_memory"):
             self._state.allocated = True
-        first = self._state.manager
+
+            def allocate(_manager: Any, *args: Any, **kwargs: Any) -> Any:
+                self._state.add_allocation = lambda manager: value(manager, *args, **kwargs)
+                return value(first, *args, **kwargs)
+
+            return allocate
         return lambda _manager, *args, **kwargs: value(first, *args, **kwargs)
 
 
@@ -75,6 +107,7 @@ class _SplitState:
         self.manager = nvidia_compiler.ir.pass_manager(module.context)
         self.manager.enable_debug()
         self.allocated = False
+        self.add_allocation: Callable[[Any], Any] | None = None
         self.done = False
         self._module = module
         self._metadata = metadata
@@ -82,13 +115,22 @@ class _SplitState:
 
     def run_first_part(self) -> None:
         self.done = True
-        run = self.manager.run
-        # Triton 3.4's run takes the module alone, later ones a name for the timing report too.
-        try:
-            run(self._module, "allocate_shared_memory")
-        except TypeError:
-            run(self._module)
-        self._allocation.read(self._module, self._metadata)
+        _run(self.manager, self._module)
+        self._allocation.read(self._module, self._metadata, self._allocate)
+
+    def _allocate(self, module: Any) -> None:
+        assert self.add_allocation is not None
+        manager = nvidia_compiler.ir.pass_manager(module.context)
+        self.add_allocation(manager)
+        _run(manager, module)
+
+
+def _run(manager: Any, module: Any) -> None:
+    # Triton 3.4's run takes the module alone, later ones a name for the timing report too.
+    try:
+        manager.run(module, "allocate_shared_memory")
+    except TypeError:
+        manager.run(module)
 
 
 _NO_ALLOCATION = f"Triton {triton.__version__} has no shared-memory allocation pass where it is looked for"

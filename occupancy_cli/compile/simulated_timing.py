@@ -11,7 +11,7 @@ import itertools
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,25 @@ DISASSEMBLY_SECONDS = 60
 def read_timing(
     ttgir: str, cubin: bytes, arguments: Mapping[str, Any], resources: KernelResources, time_on: TimeOn, tools: Path
 ) -> KernelTimes:
-    """The work and timing of one compiled kernel on the GPU named.
+    """The work and timing of one compiled kernel on the GPU named; `tools` is the folder of nvdisasm."""
+    return read_texts(ttgir, lambda: _disassemble(cubin, tools), arguments, resources, time_on)
 
-    `arguments` are all run-time arguments in order, pointers with None; `tools` is the folder of nvdisasm.
-    """
+
+def read_texts(
+    ttgir: str,
+    disassembled: Callable[[], str],
+    arguments: Mapping[str, Any],
+    resources: KernelResources,
+    time_on: TimeOn,
+) -> KernelTimes:
+    """The same from the texts alone. `arguments` are all run-time arguments in order, pointers with None."""
     gpu = load_gpu(time_on.gpu, [Path(d) for d in time_on.profile_dirs])
     resident = occupancy_of(gpu, resources)
     kernel = parse_ttgir(ttgir)
     ir = read_work(kernel, arguments)
     iterations = read_iterations(kernel, ttgir, ir.trip_count, arguments)
     try:
-        work = with_sass(ir, _disassemble(cubin, tools), gpu, resources, resident.ctas_per_sm)
+        work = with_sass(ir, disassembled(), gpu, resources, resident.ctas_per_sm)
     except (OSError, subprocess.SubprocessError, OccupancyError) as failed:
         note = f"its SASS was not read ({failed}): the time is of bytes and FLOPs alone"
         return KernelTimes(iterations, ir.work, ir.unread, note, packed(ttgir))

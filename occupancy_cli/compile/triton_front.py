@@ -12,15 +12,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import triton
 import triton.knobs
+from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import compiler as nvidia_compiler
 from triton.runtime import driver as runtime_driver
 
-from occupancy_cli.compile.failure_reasons import reason
+from occupancy_cli.compile.failure_reasons import diagnostic, reason
 from occupancy_cli.compile.kernel_layers import (
     config_values,
     describe,
@@ -50,6 +55,7 @@ __all__ = [
     "check_internals",
     "compile_launch",
     "compile_plainly",
+    "compile_text",
     "config_values",
     "describe",
     "descriptor_stand_in",
@@ -160,18 +166,20 @@ def unhashed_installation() -> Iterator[None]:
             module.triton_key = original
 
 
-def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | None) -> dict[str, Any]:
+def compile_launch(
+    kernel: Any, values: Mapping[str, Any], *, stop_above: int | None, keep_allocated: bool = False
+) -> dict[str, Any]:
     """Compile one launch for the active target.
 
     `values` holds every argument, constexpr and launch option by name. The compile ends after shared-memory allocation
     when that needs more than `stop_above` bytes (-1: always; None: never). Returns plain data: `shared_bytes`,
-    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`
-    and, of a compile that went on, `cubin` (bytes), `ttgir` and the kernel's `name`. Raises what Triton raises, and
-    `EarlyStopUnavailable` where this Triton cannot be watched.
+    `num_warps` (all warps of the CTA), `num_ctas`, `tmem_columns`, with `keep_allocated` the IR behind the allocation
+    as `allocated`, and, of a compile that went on, `cubin` (bytes), `ttgir` and the kernel's `name`. Raises what Triton
+    raises, and `EarlyStopUnavailable` where this Triton cannot be watched.
     """
     _, jit = layers(kernel)
     require_early_stop()
-    allocation = Allocation(stop_above)
+    allocation = Allocation(stop_above, keep_text=keep_allocated)
     _forget_other_targets(jit)
     try:
         with watching_allocation(allocation), _types_told(jit, values):
@@ -182,8 +190,9 @@ def compile_launch(kernel: Any, values: Mapping[str, Any], *, stop_above: int | 
             "num_warps": allocation.num_warps,
             "num_ctas": int(values.get("num_ctas", 1)),
             "tmem_columns": allocation.tmem_columns,
+            "allocated": allocation.text,
         }
-    return _compiled(compiled)
+    return {**_compiled(compiled), "allocated": allocation.text}
 
 
 @contextlib.contextmanager
@@ -217,6 +226,31 @@ def compile_plainly(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         return _compiled(jit.warmup(grid=(1,), **values))
 
 
+def compile_text(path: Path, arch: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """As `compile_plainly`, of a kernel's TTIR or TTGIR; of PTX by Triton's ptxas, with the launch as `options` say."""
+    if path.suffix != ".ptx":
+        return _compiled(triton.compile(str(path), target=GPUTarget("cuda", arch, 32), options=dict(options)))
+    text = path.read_text(encoding="utf-8", errors="replace")
+    (name,) = re.findall(r"\.entry\s+([\w$]+)", text)
+    (target,) = re.findall(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.cubin"
+        done = subprocess.run(
+            [_ptxas(arch), f"-arch={target}", str(path), "-o", str(out)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise InputError(f"ptxas: {diagnostic(done.stderr) or done.stderr.strip()[:300]}", where=str(path))
+        cubin = out.read_bytes()
+    return {
+        "shared_bytes": options["shared_bytes"],
+        "num_warps": options["num_warps"],
+        "num_ctas": options["num_ctas"],
+        "tmem_columns": 0,
+        "cubin": cubin,
+        "name": name,
+    }
+
+
 def _compiled(compiled: Any) -> dict[str, Any]:
     metadata = compiled.metadata
     return {
@@ -247,6 +281,13 @@ def specialization_key(kernel: Any, values: Mapping[str, Any]) -> str:
     *_, binder = jit.device_caches[runtime_driver.active.get_current_device()]
     bound = binder(**values)
     return repr(bound[1])
+
+
+def _ptxas(arch: int) -> str:
+    """The file of the ptxas that this Triton uses for `arch`."""
+    getter = nvidia_compiler.get_ptxas
+    tool = getter(arch) if inspect.signature(getter).parameters else getter()
+    return str(getattr(tool, "path", tool[0] if isinstance(tool, tuple) else tool))
 
 
 def ptxas_version(arch: int) -> str:

@@ -18,23 +18,25 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 from occupancy_cli.compile import failure_reasons, worker_channel
 from occupancy_cli.compile.kernel_record import (
+    EXPLANATION_VERSION,
     Autotune,
     ConfigValue,
     Dependencies,
+    KeptExplanation,
     KeptTimes,
     KernelDescription,
     KernelRecord,
     Parameter,
 )
-from occupancy_cli.compile.request import ArgumentValue, KernelSource, Target
+from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.typed_json import from_plain, to_json
 from occupancy_cli.compile.worker_messages import (
     Answer,
@@ -56,9 +58,9 @@ from occupancy_cli.compile.worker_messages import (
     request_of,
 )
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
-from occupancy_cli.loading import outside_reads
+from occupancy_cli.loading import outside_callers, outside_reads, outside_recordings
 from occupancy_cli.loading.outside_facts import MOST_BYTES, TOOL_VARIABLES, hashed, observe
-from occupancy_cli.loading.outside_reads import Recording, recording
+from occupancy_cli.loading.outside_recordings import Recording, recording
 from occupancy_cli.loading.target_gpu import active, asking
 from occupancy_cli.model.resources import KernelResources
 
@@ -81,7 +83,7 @@ class Loaded:
     """A kernel module as loaded: its object, what was seen outside on the way, and what it asked the device.
 
     `stand_ins` names the missing modules that were stood in for, `notes` says so, and what else a reader should know of
-    how it was loaded.
+    how it was loaded. `kernels` are the objects that references named in it.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -90,6 +92,7 @@ class Loaded:
         self.asked: set[str] = set()
         self.stand_ins: list[str] = []
         self.notes: list[str] = []
+        self.kernels: dict[str, Any] = {}
 
 
 _loaded: dict[int, Loaded] = {}
@@ -99,7 +102,15 @@ _located: set[tuple[str, Any]] = set()
 
 
 def load(source: KernelSource) -> Loaded:
-    """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`."""
+    """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`.
+
+    What a compiler wrote is no module: of it only the text counts.
+    """
+    if is_written_by_compiler(source):
+        assert source.file is not None
+        loaded = Loaded(ModuleType(source.kernel))
+        loaded.seen.facts["content", source.file] = observe("content", source.file)
+        return loaded
     from occupancy_cli.loading import module_loading
 
     device = active()
@@ -119,7 +130,7 @@ def load(source: KernelSource) -> Loaded:
     loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
     facts = loaded.seen.facts
     if source.module:
-        facts.setdefault(("cwd", ""), outside_reads.given_folder())
+        facts.setdefault(("cwd", ""), outside_recordings.given_folder())
     facts.setdefault(("interpreter", ""), observe("interpreter", ""))
     files = [*_sources(found.new_modules()), *found.absent_files(), *_version_files()]
     for file in files:
@@ -129,8 +140,8 @@ def load(source: KernelSource) -> Loaded:
 
 
 def _version_files() -> list[str]:
-    """What stands for the compiled packages that kernels ask: their version modules. (Triton is in every key.)"""
-    files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy")]
+    """The version modules of packages that a version stands for and that kernels ask. (Triton is in every key.)"""
+    files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy", "filelock")]
     return [file for file in files if isinstance(file, str)]
 
 
@@ -148,7 +159,7 @@ def _sources(modules: Iterable[ModuleType]) -> list[str]:
     return [
         file
         for name, file in files
-        if isinstance(file, str) and file.endswith(".py") and outside_reads.is_kernels_own(file, name)
+        if isinstance(file, str) and file.endswith(".py") and outside_callers.is_kernels_own(file, name)
     ]
 
 
@@ -159,7 +170,7 @@ def _of_the_compiler() -> Recording:
     """
     from occupancy_cli.compile import triton_front
 
-    given = outside_reads.given_environment()
+    given = outside_recordings.given_environment()
     seen = Recording()
     for name in triton_front.environment_names() - _NO_VARIABLES_OF_A_COMPILE:
         if name not in TOOL_VARIABLES:
@@ -178,23 +189,41 @@ def _kernel(source: KernelSource) -> Any:
     from occupancy_cli.compile import triton_front
 
     loaded = load(source)
-    value: Any = loaded.module
-    for part in source.kernel.split("."):
-        value = getattr(value, part, None)
-        if value is None:
-            break
+    if source.kernel not in loaded.kernels:
+        from occupancy_cli.loading.kernel_objects import kernel_object
+
+        with _reading(source) if "(" in source.kernel else contextlib.nullcontext():
+            loaded.kernels[source.kernel] = kernel_object(loaded.module, source.kernel, triton_front.is_kernel)
+    value = loaded.kernels[source.kernel]
     where = source.file or source.module or ""
     if not triton_front.is_kernel(value):
         kernels = [n for n, v in vars(loaded.module).items() if triton_front.is_kernel(v)]
-        if value is not None:
+        if value is not None and not isinstance(value, FunctionType):
             kind = type(value)
             raise InputError(
                 f"{source.kernel} is of type {kind.__module__}.{kind.__qualname__}, not a Triton kernel",
                 where=where,
                 hint=f"Kernels there: {', '.join(kernels[:20])}" if kernels else "",
             )
-        raise unknown_name("kernel", source.kernel, kernels, where=where)
+        raise _unknown_kernel(source, kernels, where, is_function=value is not None)
     return value
+
+
+def _unknown_kernel(source: KernelSource, kernels: list[str], where: str, *, is_function: bool) -> InputError:
+    """What is wrong with the name of a kernel: there is none, or it exists only once a function was called."""
+    from occupancy_cli.source.kernel_makers import makers_in
+
+    name = source.kernel.rpartition(".")[2]
+    makers = makers_in(Path(source.file)) if source.file else []
+    for maker in makers:
+        if maker.kernel == name or maker.function == name:
+            problem = f"the kernel {maker.kernel} is made inside the function {maker.function} (line {maker.line})"
+            return InputError(problem, where=where, hint=f"Name it with its arguments: {maker.reference()}")
+    known = [*kernels, *(maker.reference() for maker in makers)]
+    if is_function:
+        hint = f"Kernels there: {', '.join(known[:20])}" if known else ""
+        return InputError(f"{source.kernel} is a function, not a Triton kernel", where=where, hint=hint)
+    return unknown_name("kernel", source.kernel, known, where=where)
 
 
 def _stand_in(argument: ArgumentValue) -> Any:
@@ -278,6 +307,8 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     from occupancy_cli.readers import cubin
 
     request = message.request
+    if is_written_by_compiler(request.source):
+        return _compile_on(request), None
     kernel = _kernel(request.source)
     set_by_heuristics = triton_front.heuristic_names(kernel)
     heuristic = {a.name: a.value for a in request.arguments if a.heuristic}
@@ -302,7 +333,9 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
     triton_front.install_driver(request.target)
     notes: list[str] = []
     try:
-        result = triton_front.compile_launch(kernel, values, stop_above=request.stop_above)
+        result = triton_front.compile_launch(
+            kernel, values, stop_above=request.stop_above, keep_allocated=request.explain
+        )
     except triton_front.EarlyStopUnavailable as why:
         notes.append(f"{why}; compiled in full instead")
         result = triton_front.compile_plainly(kernel, values)
@@ -313,8 +346,9 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
         num_ctas=result["num_ctas"],
         tmem_columns=result["tmem_columns"],
     )
+    explanation = _explanation(result) if request.explain and result.get("allocated") else None
     if "cubin" not in result:
-        return KernelRecord(resources, tuple(notes)), None
+        return KernelRecord(resources, tuple(notes), explanation=explanation), None
     found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
     if result["name"] not in found:
         raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
@@ -342,7 +376,52 @@ def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
         file = Path(message.keep_in) / f"{request.key()}.cubin"
         file.write_bytes(result["cubin"])
         binary = Binary(str(file), result["name"])
-    return KernelRecord(resources, tuple(notes), times=times), binary
+    return KernelRecord(resources, tuple(notes), times=times, explanation=explanation), binary
+
+
+def _explanation(result: Mapping[str, Any]) -> KeptExplanation:
+    """Where the resources of a compile go, from the IR behind its allocation pass and its cubin."""
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.loading import module_loading
+
+    tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
+    with module_loading.left_aside():
+        from occupancy_cli.compile.explaining import read_explanation
+
+        read = read_explanation(
+            result["allocated"], result.get("cubin"), result.get("ttgir", ""), result.get("name", ""), tools
+        )
+    return KeptExplanation(to_json(read), EXPLANATION_VERSION)
+
+
+def is_written_by_compiler(source: KernelSource) -> bool:
+    """Whether a source is a kernel's IR or PTX, not Python."""
+    return source.file is not None and source.file.endswith((".ttir", ".ttgir", ".ptx"))
+
+
+def _compile_on(request: CompileRequest) -> KernelRecord:
+    """Compile a kernel on from its TTIR, TTGIR or PTX."""
+    from occupancy_cli.compile import triton_front
+    from occupancy_cli.readers import cubin
+
+    assert request.source.file is not None
+    triton_front.install_driver(request.target)
+    result = triton_front.compile_text(Path(request.source.file), request.target.arch, dict(request.options))
+    found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
+    if result["name"] not in found:
+        raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
+    mine = found[result["name"]]
+    resources = KernelResources(
+        shared_bytes=result["shared_bytes"],
+        num_warps=result["num_warps"],
+        threads_per_cta=32 * result["num_warps"],
+        registers_per_thread=mine.registers_per_thread,
+        spill_bytes=mine.frame_bytes,
+        static_shared_bytes=max(0, mine.static_shared_bytes - (1024 if request.target.arch >= 90 else 0)),
+        num_ctas=result["num_ctas"],
+        tmem_columns=result["tmem_columns"],
+    )
+    return KernelRecord(resources)
 
 
 def _toolchain(arch: int) -> dict[str, str]:

@@ -242,6 +242,25 @@ def close_all() -> None:
 atexit.register(close_all)
 
 
+def _forget_workers() -> None:
+    """A forked child has none: those it finds here are its parent's, which its end must not take along.
+
+    Nor may its copies of their pipes hide from them that the parent is gone.
+    """
+    global _all_lock
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for client in _all:
+        for started in filter(None, (client._process, client._guard)):
+            if started.stdin is not None and not started.stdin.closed:
+                os.dup2(nowhere, started.stdin.fileno())
+    os.close(nowhere)
+    _all.clear()
+    _all_lock = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_forget_workers)
+
+
 def _environment(folder: str) -> dict[str, str]:
     """The worker's environment: this one's, the folder this tool was imported from, and a folder for what it writes."""
     return os.environ | {

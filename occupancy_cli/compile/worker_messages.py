@@ -149,11 +149,13 @@ def request_of(text: str) -> Request:
 
 
 def answer_of(text: str) -> Answer:
-    """The answer that `message_text` wrote; `WrongData` when it is none, or has a time that cannot be read."""
+    """The answer that `message_text` wrote; `WrongData` when it is none, or has a part that cannot be read."""
     found: Answer = _read(text, _ANSWERS)
     if isinstance(found, Compiled):
         for times in found.record.times.values():
             times.read()
+        if found.record.explanation is not None:
+            found.record.explanation.read()
     return found
 
 
@@ -184,6 +186,7 @@ def answers(request: Request, answer: Answer) -> bool:
         if same and isinstance(answer, Compiled):
             wanted = set() if asked.time_on is None else {asked.time_on.digest}
             same = set(answer.record.times) <= wanted and (answer.binary is None or request.keep_in is not None)
+            same = same and (answer.record.explanation is None or asked.explain)
     else:
         same = isinstance(answer, Warmed if isinstance(request, Warm) else Health)
     return same

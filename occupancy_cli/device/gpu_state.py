@@ -105,6 +105,12 @@ class GpuState:
             processes=self._processes(),
         )
 
+    def driver_version(self) -> str:
+        """The version of the driver ("580.159.04"); empty where NVML does not tell it."""
+        call = None if self.trouble else getattr(self._library, "nvmlSystemGetDriverVersion", None)
+        text = ctypes.create_string_buffer(96)
+        return "" if call is None or int(call(text, 96)) else text.value.decode("utf-8", "replace")
+
     def max_sm_clock_mhz(self) -> int | None:
         """The highest SM clock of this GPU."""
         return None if self.trouble else self._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint(), _CLOCK_SM)

@@ -43,6 +43,7 @@ from occupancy_cli.device.launch_messages import (
     message_text,
 )
 from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.loading.kernel_objects import kernel_object
 from occupancy_cli.loading.module_loading import locate
 
 WARM_UP_REPLAYS = 3
@@ -238,11 +239,11 @@ def module_of(source: KernelSource) -> ModuleType:
 
 def _named(source: KernelSource) -> Any:
     """The object that a source names: `kernel` in a file or module."""
-    value: Any = module_of(source)
-    for part in source.kernel.split("."):
-        value = getattr(value, part, None)
-        if value is None:
-            raise InputError(f"there is no {source.kernel!r}", where=str(source.file or source.module))
+    from occupancy_cli.compile import triton_front
+
+    value = kernel_object(module_of(source), source.kernel, triton_front.is_kernel)
+    if value is None:
+        raise InputError(f"there is no {source.kernel!r}", where=str(source.file or source.module))
     return value
 
 

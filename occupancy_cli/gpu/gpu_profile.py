@@ -87,6 +87,13 @@ class GpuProfile:
     `memory_gb` the marketed capacity, `memory_bytes` what a device reports. Latencies are in SM clock cycles. None
     means that no source was found, unless the format is in `tensor_formats_absent`: then the GPU does not have it.
 
+    What only a measurement tells (`device.gpu_constants`): bytes that an SM reads from the L2 or writes to it in a
+    cycle, while all SMs move bytes of their own, few do, or many read the `same`; what the L2 holds at its near
+    latency and before DRAM answers (`l2_near_bytes`, `l2_effective_bytes`), and the L1 without shared memory; bytes of
+    shared memory that an SM reads a cycle; cycles between two instructions of a scheduler; a graph's node
+    (`launch_us`), the gap between two kernels that fill the GPU, from the end of a CTA to the next in its place, and
+    one more CTA handed out.
+
     `provenance` has an entry for every value that is not None, the shared limits included, by field name.
     """
 
@@ -108,6 +115,8 @@ class GpuProfile:
     fp4_dense_tflops: float | None = None
     fp8_dense_tflops: float | None = None
     fp16_dense_tflops: float | None = None
+    tf32_dense_tflops: float | None = None
+    int8_dense_tops: float | None = None
     fp8_dense_fp16acc_tflops: float | None = None
     fp16_dense_fp16acc_tflops: float | None = None
     fp32_tflops: float | None = None
@@ -116,6 +125,20 @@ class GpuProfile:
     l1_latency_cycles: float | None = None
     l2_latency_cycles: float | None = None
     dram_latency_cycles: float | None = None
+    l2_read_bytes_per_cycle: float | None = None
+    l2_read_few_sms_bytes_per_cycle: float | None = None
+    l2_read_same_bytes_per_cycle: float | None = None
+    l2_write_bytes_per_cycle: float | None = None
+    l2_write_few_sms_bytes_per_cycle: float | None = None
+    l2_near_bytes: int | None = None
+    l2_effective_bytes: int | None = None
+    l1_effective_bytes: int | None = None
+    shared_bytes_per_cycle: float | None = None
+    issue_cycles: float | None = None
+    launch_us: float | None = None
+    kernel_gap_us: float | None = None
+    cta_turnover_us: float | None = None
+    cta_handout_us: float | None = None
     tensor_formats_absent: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)

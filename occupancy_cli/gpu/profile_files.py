@@ -7,7 +7,6 @@ profile does not state is None.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,44 +14,9 @@ from typing import Any
 
 from occupancy_cli.errors import InputError, UnknownNameError
 from occupancy_cli.gpu.gpu_profile import ComputeCapability, Disputed, GpuProfile, Provenance, arch_of
+from occupancy_cli.gpu.profile_form import COMPUTE_CAPABILITY_SCHEMA, GPU_SCHEMA, GPU_VALUES, expanded
 from occupancy_cli.gpu.shipped_index import is_as_shipped
 from occupancy_cli.yaml_reader import Document, load_yaml
-
-GPU_SCHEMA = "occupancy/gpu-profile/1"
-COMPUTE_CAPABILITY_SCHEMA = "occupancy/compute-capability/1"
-
-_TEXT_FIELDS = {"id", "name", "aliases", "alias_notes", "device_names", "notes", "tensor_formats_absent"}
-_NOT_IN_FILES = {"limits", "provenance", "path"}
-
-
-def _value_fields(cls: type[Any]) -> dict[str, str]:
-    """Name -> annotation of the fields of `cls` that are values with a source."""
-    skip = _TEXT_FIELDS | _NOT_IN_FILES
-    return {f.name: str(f.type) for f in dataclasses.fields(cls) if f.name not in skip}
-
-
-GPU_VALUES = _value_fields(GpuProfile)
-LIMIT_VALUES = {k: v for k, v in _value_fields(ComputeCapability).items() if k != "compute_capability"}
-
-
-def expanded(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile's data with its shorthands written out: a bare value is one that its writer assumes, and a compute
-    capability without quotes, which YAML takes for a number, is a text."""
-    whole = dict(data)
-    for section in ("values", "limits"):
-        if isinstance(whole.get(section), dict):
-            whole[section] = {name: _expanded_entry(name, entry) for name, entry in whole[section].items()}
-    if isinstance(whole.get("compute_capability"), float):
-        whole["compute_capability"] = f"{whole['compute_capability']:.1f}"
-    return whole
-
-
-def _expanded_entry(name: str, entry: Any) -> Any:
-    if not isinstance(entry, dict):
-        entry = {"value": entry, "status": "assumed", "note": "stated by the profile, no source"}
-    if name == "compute_capability" and isinstance(entry.get("value"), float):
-        return {**entry, "value": f"{entry['value']:.1f}"}
-    return entry
 
 
 def read_profile(path: Path, schema: str) -> dict[str, Any]:

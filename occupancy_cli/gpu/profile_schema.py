@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.gpu_profile import STATUSES, ComputeCapability
-from occupancy_cli.gpu.profile_files import (
+from occupancy_cli.gpu.profile_form import (
     COMPUTE_CAPABILITY_SCHEMA,
     GPU_SCHEMA,
     GPU_VALUES,

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from occupancy_cli.data_files import shipped_dir
+from occupancy_cli.data_files import DEFAULT_GPU, shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError, nearest, unknown_name
 from occupancy_cli.gpu.gpu_names import normalized, parse_compute_capability, why_not_covered
 from occupancy_cli.gpu.gpu_profile import (
@@ -35,6 +34,7 @@ from occupancy_cli.gpu.gpu_profile import (
     arch_of,
 )
 from occupancy_cli.gpu.profile_files import known_capabilities, limits_of, product_in
+from occupancy_cli.gpu.profile_form import names_of
 from occupancy_cli.gpu.shipped_index import is_as_shipped, shipped_index
 from occupancy_cli.yaml_reader import load_yaml
 
@@ -60,7 +60,6 @@ __all__ = [
 ]
 
 PROFILE_DIRS_VARIABLE = "OCCUPANCY_HW_PROFILES"
-DEFAULT_GPU = "rtx-pro-6000"
 
 
 def search_dirs(profile_dirs: Sequence[Path | str] = ()) -> tuple[Path, ...]:
@@ -84,15 +83,6 @@ def _files(folder: Path) -> dict[str, Path]:
         for entry in sorted(os.scandir(folder), key=lambda e: e.name)
         if entry.name.endswith((".yaml", ".yml")) and not entry.name.startswith(".")
     }
-
-
-def names_of(data: Mapping[str, Any], stem: str) -> frozenset[str]:
-    """The normalized names that the profile with this data, in a file called `stem`, answers to."""
-    named: list[Any] = [stem, data.get("name")]
-    for key in ("aliases", "device_names"):
-        listed = data.get(key)
-        named += listed if isinstance(listed, list) else [listed]
-    return frozenset(normalized(name) for name in named if isinstance(name, str)) - {""}
 
 
 def _names_in(path: Path) -> frozenset[str]:
@@ -150,7 +140,8 @@ def load_compute_capability(compute_capability: str, profile_dirs: Sequence[Path
 def _load_product(path: Path, folders: Sequence[Path], seen: tuple[Path, ...] = ()) -> GpuProfile:
     def parent(name: str) -> GpuProfile:
         # A profile may extend the one of its own name in a later folder: that is how a single value is overridden.
-        others = folders[folders.index(path.parent) + 1 :] if normalized(name) == normalized(path.stem) else folders
+        own = normalized(name) == normalized(path.stem) and path.parent in folders
+        others = folders[folders.index(path.parent) + 1 :] if own else folders
         found = _find(name, others)
         if found is None:
             raise unknown_name("GPU", name, _all_ids(folders), where=f"{path}: extends")
@@ -177,14 +168,25 @@ def limits_only_gpu(compute_capability: str, profile_dirs: Sequence[Path | str] 
     )
 
 
+def _file_named(name: str) -> Path | None:
+    """The profile file that a name is the path of, by its ending; an `InputError` where there is none."""
+    if not name.strip().casefold().endswith((".yaml", ".yml")):
+        return None
+    path = Path(name.strip()).expanduser()
+    if not path.is_file():
+        raise InputError(f"no such file: {name}", where="--gpu", hint="`occupancy gpus --measure -o FILE` writes one.")
+    return path.resolve()
+
+
 def load_gpu(name: str, profile_dirs: Sequence[Path | str] = ()) -> GpuProfile:
-    """The profile that `name` means: a product, a short name, or a compute capability (`sm120`, `12.0`: limits only).
+    """The profile that `name` means: a product, a short name, a compute capability (`sm120`, `12.0`: limits only), or
+    the path of a profile file (`my-gpu.yaml`).
 
     `profile_dirs` are searched before OCCUPANCY_HW_PROFILES and the shipped profiles. Raises `UnknownNameError` with
     the nearest names on a miss, `InputError` when the name fits several products or a profile file is wrong.
     """
     folders = search_dirs(profile_dirs)
-    path = _find(name, folders) if normalized(name) else None
+    path = _file_named(name) or (_find(name, folders) if normalized(name) else None)
     if path is not None:
         return _load_product(path, folders)
     capability = parse_compute_capability(name)

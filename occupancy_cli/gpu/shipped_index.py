@@ -68,9 +68,8 @@ def is_as_shipped(path: Path) -> bool:
 
 def index_text(folder: Path) -> str:
     """The index of the profiles in `folder`, each of them checked against its schema."""
-    from occupancy_cli.gpu.profile_files import COMPUTE_CAPABILITY_SCHEMA, GPU_SCHEMA
+    from occupancy_cli.gpu.profile_form import COMPUTE_CAPABILITY_SCHEMA, GPU_SCHEMA, names_of
     from occupancy_cli.gpu.profile_schema import check_profile
-    from occupancy_cli.gpu.profiles import names_of
     from occupancy_cli.yaml_reader import load_yaml
 
     lines = [_HEAD]

@@ -4,7 +4,9 @@
   where something is missing;
 - `target_gpu` has the one answer to each question about the device, `device_doors` opens the doors to it: what PyTorch
   (`torch_answers`), NVIDIA's packages (`nvidia_answers`), `triton.testing` (`triton_answers`) and the environment say;
-- `outside_reads` records what a load looked at, as `outside_facts`.
+- `outside_reads` records what a load looked at, as `outside_facts`: events (`outside_events`), watched functions
+  (`watched_functions`, `watched_environment`, `watched_imports`), whose look it is (`outside_callers`), and what came
+  of it (`outside_recordings`).
 
 Runs in worker processes and in captured scripts; must stay importable without Triton. May import the floors below,
 never `compile`.

@@ -19,6 +19,7 @@ import os
 import site
 import stat
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -68,7 +69,7 @@ class Fact:
             "variable": f"the variable {self.name}",
             "variables": "the names of the environment's variables",
             "cwd": "the working directory",
-            "interpreter": "how Python starts (its version, PYTHON* variables, .pth files)",
+            "interpreter": "how Python starts (its version, time zone, PYTHON* variables, .pth files)",
             "machine": f"this machine's {self.name}",
         }.get(self.kind, self.name.partition(":")[2] if self.kind == "access" else self.name)
 
@@ -197,7 +198,7 @@ def interpreter() -> str:
 
     The value is of the start of this process: what it has done to its own environment since decides nothing.
     """
-    said = [sys.version, sys.prefix, sys.base_prefix, sys.executable]
+    said = [sys.version, sys.prefix, sys.base_prefix, sys.executable, *time.tzname, str(time.timezone)]
     said += sorted(f"{n}={v}" for n, v in os.environ.items() if n.startswith("PYTHON") and n not in TOOL_VARIABLES)
     folders = list(site.getsitepackages())
     if site.ENABLE_USER_SITE:

@@ -38,6 +38,25 @@ OPTIONS: Mapping[str, LaunchOption] = {
     "maxnreg": LaunchOption(None, 1, power_of_two=False),
 }
 LAUNCH_OPTIONS = tuple(OPTIONS)
+COOPERATIVE = "launch_cooperative_grid"
+"""The option of Triton's NVIDIA back end (`CUDAOptions`) by which all CTAs of a launch may wait for each other."""
+BACKEND_OPTIONS = (
+    COOPERATIVE,
+    "launch_pdl",
+    "min_shared_mem",
+    "enable_fp_fusion",
+    "enable_reflect_ftz",
+    "ptx_options",
+    "ptx_version",
+    "ir_override",
+    "sched4reg",
+    "default_dot_input_precision",
+    "allowed_dot_input_precisions",
+    "max_num_imprecise_acc_default",
+    "sanitize_overflow",
+    "debug",
+)
+"""Further options of that back end that a launch may give; which of them the installed Triton has, it says itself."""
 DEFAULTS: Mapping[str, int] = {n: o.default for n, o in OPTIONS.items() if o.default is not None}
 
 

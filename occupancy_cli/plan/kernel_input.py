@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,16 @@ from typing import Any
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.source.kernel_text import NOTEBOOK
+from occupancy_cli.spec.kernel_path import kernel_steps, plain_name
 from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
 from occupancy_cli.spec.settings import split_outside_brackets
 from occupancy_cli.yaml_reader import Document, find_file
 
+COMPILED = (".ttir", ".ttgir", ".ptx", ".cubin")
+"""Endings of files that a compiler wrote: a kernel that needs no spec to be analyzed."""
 SHIPPED_KERNEL = "sparse_mla_decode"
+_NOT_OF_16 = 17
+"""An integer without a hint in a signature: neither 1 nor a multiple of 16, as Triton takes it."""
 _ARGUMENT = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<type>[^=@]+)(?:@(?P<align>\d+))?(?:=(?P<value>.+))?$")
 
 
@@ -60,30 +65,48 @@ def shipped_specs() -> list[Path]:
     return sorted(shipped_dir("kernels").glob("*.yaml"))
 
 
-def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str | None = None) -> KernelInput:
-    """The kernel that `text` names (None: the shipped one); `arguments` and `grid` are what --arg and --grid gave.
+def read_kernel_input(
+    text: str | None, arguments: Sequence[str] = (), grid: str | None = None, signature: str | None = None
+) -> KernelInput:
+    """The kernel that `text` names (None: the shipped one); `arguments`, `grid` and `signature` are what the options
+    of these names gave.
 
     `InputError` for a file that is not there (with where it does lie), a reference without a kernel name, or `--arg`
     beside a spec.
     """
     if text is None:
-        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments, grid)
+        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments, grid, signature)
     path = Path(text)
     if path.suffix in (".yaml", ".yml"):
-        return _from_spec(find_file(path), arguments, grid)
+        return _from_spec(find_file(path), arguments, grid, signature)
     by_name = {p.stem: p for p in shipped_specs()}
     if text in by_name:
-        return _from_spec(by_name[text], arguments, grid)
+        return _from_spec(by_name[text], arguments, grid, signature)
     if ":" not in text:
         raise _no_kernel(text, path, list(by_name))
-    ref = parse_ref(text, Path.cwd())
     parsed: dict[str, Argument] = {}
     for given in arguments:
         name, argument = parse_argument(given)
         if name in parsed:
             raise InputError(f"{name} is given twice", where=f"--arg {given}")
         parsed[name] = argument
-    parsed = _stated(ref, parsed) | parsed
+    constexprs: dict[str, Any] = {}
+    if signature is not None:
+        signed, constexprs = _signed(parse_ref(text, Path.cwd()), signature)
+        parsed = signed | parsed
+    return input_without_spec(text, parsed, None if grid is None else split_axes(grid), constexprs)
+
+
+def input_without_spec(
+    text: str,
+    given: Mapping[str, Argument],
+    grid: Sequence[str] | None,
+    constexprs: Mapping[str, Any] | None = None,
+) -> KernelInput:
+    """A kernel by its reference (`path/to/file.py:kernel`), its arguments, the expressions of its grid's axes, and
+    constexprs that are known beforehand."""
+    ref = parse_ref(text, Path.cwd())
+    parsed = _stated(ref, given) | dict(given)
     # An argument with a number is a name too: --grid may use it, --set may change it.
     shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
     named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
@@ -92,10 +115,11 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str
         "kernel": text,
         "shapes": {n: int(v) if isinstance(v, bool) else v for n, v in shapes.items()},
         "arguments": named,
+        "constexprs": dict(constexprs or {}),
         "configs": "autotune",
     }
     if grid is not None:
-        data["grid"] = [_number(axis) for axis in split_axes(grid)]
+        data["grid"] = [_number(axis) for axis in grid]
     return KernelInput(KernelSpecFile.model_validate(data), Document(text, data), Path.cwd(), from_flags=True)
 
 
@@ -105,7 +129,7 @@ def _stated(ref: KernelRef, given: Collection[str]) -> dict[str, Argument]:
         return {}
     from occupancy_cli.source.source_launches import source_options
 
-    said = source_options(ref.file, ref.kernel)
+    said = source_options(ref.file, source_name(ref.file, ref.kernel))
     numbers = {n: v for launch in said.launches for n, v in launch.numbers.items()}
     found = {}
     for name, kind in (said.signature or {}).items():
@@ -118,6 +142,51 @@ def _stated(ref: KernelRef, given: Collection[str]) -> dict[str, Argument]:
         if canonical.startswith(("*", "fp", "bf")) or name in numbers:
             found[name] = Argument(type=canonical, value=None if canonical.startswith("*") else numbers.get(name))
     return found
+
+
+def _signed(ref: KernelRef, signature: str) -> tuple[dict[str, Argument], dict[str, Any]]:
+    """(arguments, constexprs) of a signature as Triton's `tools.compile` takes it: `*fp32:16, *fp32:16, i32, 1024`.
+
+    A type stands for an argument; behind the colon is what divides it, 16, or 1 for an integer that is 1. What is no
+    type is the value of a constexpr.
+    """
+    from occupancy_cli.source.source_launches import parameter_names
+
+    where = f"--signature {signature}"
+    items = [item.strip() for item in split_outside_brackets(signature)]
+    names = parameter_names(ref.file, source_name(ref.file, ref.kernel)) if ref.file is not None else []
+    if len(items) != len(names):
+        known = f"{ref.kernel} has {len(names)} parameters: {', '.join(names)}" if names else "its source is not found"
+        raise InputError(f"a signature of {len(items)}; {known}", where=where, hint="Write one item for each of them.")
+    arguments: dict[str, Argument] = {}
+    constexprs: dict[str, Any] = {}
+    for name, item in zip(names, items, strict=True):
+        text, _, hint = item.partition(":")
+        if hint not in ("", "1", "16"):
+            raise InputError(f"{item!r}: what divides an argument is 16 or 1", where=where)
+        try:
+            kind = canonical_type(text)
+        except ValueError:
+            constexprs[name] = _number(text)
+            continue
+        if kind.startswith("*"):
+            arguments[name] = Argument(type=kind, align=16 if hint == "16" else 1)
+        elif hint or not kind.startswith(("i", "u")) or kind == "i1":
+            arguments[name] = Argument(type=kind, value=int(hint) if hint else None)
+        else:
+            arguments[name] = Argument(type=kind, value=_NOT_OF_16)
+    return arguments, constexprs
+
+
+def source_name(path: Path, kernel: str) -> str:
+    """What a kernel is called in the text of its file: `make.kernel`, where `make(64)` makes one."""
+    plain = plain_name(kernel)
+    if not kernel.endswith(")"):
+        return plain
+    from occupancy_cli.source.kernel_makers import makers_in
+
+    made = [maker.kernel for maker in makers_in(path) if maker.function == plain]
+    return f"{plain}.{made[0]}" if len(made) == 1 else plain
 
 
 def _no_kernel(text: str, path: Path, shipped: Sequence[str]) -> InputError:
@@ -148,18 +217,27 @@ def _kernels_in(path: Path) -> list[str]:
         return []
 
 
-def _from_spec(path: Path, arguments: Sequence[str], grid: str | None) -> KernelInput:
-    if arguments or grid is not None:
-        flag = "--arg" if arguments else "--grid"
-        raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=f"Edit {path}.")
+def _from_spec(path: Path, arguments: Sequence[str], grid: str | None, signature: str | None) -> KernelInput:
+    if arguments or grid is not None or signature is not None:
+        flag = "--arg" if arguments else "--grid" if grid is not None else "--signature"
+        hint = f"Edit {path}, or change a value by --set NAME=VALUE." if arguments else f"Edit {path}."
+        raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=hint)
     spec, document = load_spec(path)
     return KernelInput(spec, document, path.resolve().parent)
 
 
 def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
-    """`file.py:kernel` (relative to `folder`) or `package.module:kernel`."""
-    place, _, kernel = text.rpartition(":")
-    if not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
+    """`file.py:kernel` (relative to `folder`) or `package.module:kernel`; a function may make the kernel."""
+    before, call, arguments = text.partition("(")
+    place, _, kernel = before.rpartition(":")
+    if place and call:
+        kernel += call + arguments
+        try:
+            kernel_steps(kernel)
+        except ValueError as bad:
+            hint = "Write path/to/file.py:make(64, 'fp8').kernel."
+            raise InputError(f"{kernel!r} names no kernel: {bad}", where=where, hint=hint) from None
+    elif not place or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", kernel):
         file = folder / (place or text)
         names = _kernels_in(file) if file.suffix in (".py", NOTEBOOK) and file.is_file() else []
         close = nearest(kernel.replace("-", "_"), names) or names[:5]
@@ -181,11 +259,17 @@ def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
 
 
 def parse_argument(text: str) -> tuple[str, Argument]:
-    """`NAME=TYPE[@ALIGN][=VALUE]`, such as `q_ptr=*bf16`, `stride=i32=576`, `k_ptr=*fp8e4nv@4`, `p=none`."""
+    """`NAME=TYPE[@ALIGN][=VALUE]`, such as `q_ptr=*bf16`, `stride=i32=576`, `k_ptr=*fp8e4nv@4`, `p=none`.
+
+    A number or truth value alone, `n=4096`, has the type that Triton gives such a value of Python.
+    """
     match = _ARGUMENT.match(text)
-    form = "Write --arg NAME=TYPE[@ALIGN][=VALUE]: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, p=none."
+    form = "Write --arg NAME=TYPE[@ALIGN][=VALUE]: q_ptr=*bf16, stride=i32=576, k_ptr=*fp8e4nv@4, n=4096, p=none."
     if match is None:
         raise InputError(f"{text!r} is not an argument", where="--arg", hint=form)
+    alone = _number(match["type"].strip())
+    if match["align"] is None and match["value"] is None and not isinstance(alone, str):
+        return match["name"], Argument(type=_type_of_number(alone), value=alone)
     try:
         kind = canonical_type(match["type"])
     except ValueError as bad:
@@ -197,6 +281,15 @@ def parse_argument(text: str) -> tuple[str, Argument]:
         raise InputError(f"an alignment of {align} bytes", where=f"--arg {text}", hint=f"It is 1 to {MAX_ALIGN:,}.")
     value = None if match["value"] is None else _number(match["value"])
     return match["name"], Argument(type=kind, value=value, align=align)
+
+
+def _type_of_number(value: float) -> str:
+    """What Triton takes a value of Python for, as `mangle_type` of its `runtime.jit` has it."""
+    if isinstance(value, bool):
+        return "i1"
+    if isinstance(value, float):
+        return "fp32"
+    return "i32" if -(2**31) <= value < 2**31 else "i64" if value < 2**63 else "u64"
 
 
 def split_axes(text: str) -> list[str]:

@@ -8,35 +8,44 @@ compiled: here their values are worked out column by column, rows of one special
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from occupancy_cli.compile.request import CompileOutcome
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
+from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.points import (
+    CTAS_PER_SM,
     Kernel,
     LaunchPlan,
     LaunchSite,
     Point,
+    after_compile,
     argument_value,
     constexprs_of,
-    first_config,
     grid_axis,
+    is_in_use,
     main_config,
     make_point,
+    names_at,
     names_of,
     needs_exact_values,
+    overrides_of,
     plan_launch,
+    with_defaults,
 )
+from occupancy_cli.plan.settled_launches import cooperative_refusal, is_cooperative
 from occupancy_cli.spec.expression_columns import Column, Value, at, codes, column_of, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import Argument, EachValue
+from occupancy_cli.spec.kernel_spec import Argument, EachValue, descriptor_shape
 from occupancy_cli.spec.settings import Setting, one_value
 from occupancy_cli.yaml_reader import KeyPath
 
@@ -47,16 +56,21 @@ MAX_ROWS = 5_000_000
 
 @dataclass(frozen=True)
 class LaunchColumns:
-    """One launch of every row: the extents of its grid (None: the spec has none), its kind, and each kind's first row.
+    """One launch of every row: the extents of its grid (None: the spec has none, or it waits for what is compiled), its
+    kind, and each kind's first row.
 
-    Rows of one kind compile to the same; rows of two kinds may, too.
+    Rows of one kind compile to the same; rows of two kinds may, too. `names` are those that its expressions see.
+    `impossible` has for every row the position in `reasons` of why no GPU can launch it, -1 where one may.
     """
 
     site: LaunchSite
     config: Mapping[str, Any]
+    names: Mapping[str, Value]
     grids: Ints | None
     kinds: Ints
     firsts: Ints
+    impossible: Ints
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,12 @@ class PointTable:
         """How many points there are."""
         return len(self.batch)
 
+    def only(self, rows: Ints) -> PointTable:
+        """The table with these rows alone."""
+        settings = {name: take(value, rows) for name, value in self.settings.items()}
+        batch, now = self.batch[rows], self.now[rows]
+        return point_table(self.kernel, self.gpu, settings, batch, now, self.config, self.override, self.stop_above)
+
     def point(self, row: int) -> Point:
         """One row as `plan` makes it."""
         settings = {name: at(value, row) for name, value in self.settings.items()}
@@ -99,7 +119,8 @@ class PointTable:
         """One launch of one row."""
         columns = self.launches[launch]
         settings = {name: at(value, row) for name, value in self.settings.items()}
-        names = names_of(self.kernel, settings, main_config(self.config, self.override), self.override)
+        whole = names_of(self.kernel, settings, main_config(self.config, self.override), self.override)
+        names = names_at(columns.site, whole)
         stop = None if columns.site.at else self.stop_above
         return plan_launch(self.kernel, columns.site, names, columns.config, self.gpu, stop)
 
@@ -132,7 +153,8 @@ def point_table(
     names = names_of(kernel, settings, merged, override, columns_of_value)
     launches = [_launch_columns(kernel, gpu, kernel.site, names, merged, len(batch), settings, stop_above)]
     for site in kernel.followers:
-        launches.append(_launch_columns(kernel, gpu, site, names, first_config(site), len(batch), {}, None))
+        seen = names_at(site, names)
+        launches.append(_launch_columns(kernel, gpu, site, seen, site.config, len(batch), {}, None))
     return PointTable(kernel, gpu, config, override, stop_above, settings, names, batch, now, tuple(launches))
 
 
@@ -157,16 +179,59 @@ def _launch_columns(
         value = argument_value(given, name, argument, names, (*site.at, "arguments", name), columns_of_value)
         if is_column(value):
             told_apart.append(_classes(argument, value, exact, name in specialized))
+        for axis in descriptor_shape(argument.type):
+            extent = columns_of_value(given, axis, names, (*site.at, "arguments", name))
+            told_apart += [extent] if is_column(extent) else []
     told_apart += [v for v in constexprs_of(given, site, names, config, columns_of_value).values() if is_column(v)]
     told_apart += [names[n] for n in LAUNCH_OPTIONS if is_column(names.get(n))]
     # A knob that is a constexpr tells rows apart whatever the config makes of it.
     told_apart += [v for n, v in settings.items() if is_column(v) and n in site.description.constexprs]
     _, firsts, kinds = np.unique(codes(told_apart, rows), return_index=True, return_inverse=True)
-    grids = None
-    if launch.grid is not None:
-        axes = [_axis(given, axis, names, (*site.at, "grid", i)) for i, axis in enumerate(launch.grid)]
-        grids = np.stack([spread(axis, rows) for axis in axes], axis=1)
-    return LaunchColumns(site, config, grids, kinds.reshape(-1), firsts)
+    columns = LaunchColumns(site, config, names, None, kinds.reshape(-1), firsts, np.full(rows, -1))
+    return columns if launch.grid is None or after_compile(launch, given, site.at) else _with_grids(given, columns)
+
+
+def _with_grids(given: KernelInput, columns: LaunchColumns) -> LaunchColumns:
+    """The same with the grid of each row, or why there is none."""
+    rows = len(columns.kinds)
+    impossible, reasons = columns.impossible.copy(), list(columns.reasons)
+    axes = []
+    for i, axis in enumerate(columns.site.launch.grid or ()):
+        extents, whys = _axis(given, axis, columns.names, (*columns.site.at, "grid", i), rows)
+        axes.append(extents)
+        for why in dict.fromkeys(filter(None, whys)):
+            impossible[np.array([each == why for each in whys])] = len(reasons)
+            reasons.append(why)
+    return replace(columns, grids=np.stack(axes, axis=1), impossible=impossible, reasons=tuple(reasons))
+
+
+def settled_table(table: PointTable, outcomes: Sequence[Sequence[CompileOutcome]]) -> PointTable:
+    """The table once its kernels are compiled (`outcomes`: of each kind of each launch): `settled` of every row."""
+    launches = [_settled_columns(table, number, compiled) for number, compiled in enumerate(outcomes)]
+    return replace(table, launches=tuple(launches))
+
+
+def _settled_columns(table: PointTable, number: int, compiled: Sequence[CompileOutcome]) -> LaunchColumns:
+    columns = table.launches[number]
+    if columns.site.launch.grid is None:
+        return columns
+    if columns.grids is None:
+        held = [occupancy_of(table.gpu, o.resources).ctas_per_sm if o.resources else 1 for o in compiled]
+        names = {**columns.names, CTAS_PER_SM: np.array(held, dtype=np.int64)[columns.kinds]}
+        columns = _with_grids(table.kernel.given, replace(columns, names=names))
+    assert columns.grids is not None
+    impossible, reasons = columns.impossible.copy(), list(columns.reasons)
+    for kind, outcome in enumerate(compiled):
+        options = table.plan(number, kind).request.options
+        if outcome.resources is None or not is_cooperative(dict(options)):
+            continue
+        mine = np.flatnonzero((columns.kinds == kind) & (impossible < 0))
+        grids, which = np.unique(columns.grids[mine], axis=0, return_inverse=True)
+        for i, grid in enumerate(grids.tolist()):
+            if why := cooperative_refusal(table.gpu, options, outcome.resources, tuple(grid)):
+                impossible[mine[which.reshape(-1) == i]] = len(reasons)
+                reasons.append(why)
+    return replace(columns, impossible=impossible, reasons=tuple(reasons))
 
 
 def _classes(argument: Argument, values: Column, exact: bool, specializes: bool) -> Column:
@@ -180,19 +245,24 @@ def _classes(argument: Argument, values: Column, exact: bool, specializes: bool)
     return np.asarray(((wide * 3 + one) * 2 + (values < 0)) * 2 + (values % 16 == 0))
 
 
-def _axis(given: KernelInput, axis: Any, names: Mapping[str, Value], place: KeyPath) -> Value:
-    """The extents of one axis of a grid: whole numbers within CUDA's limits."""
+def _axis(
+    given: KernelInput, axis: Any, names: Mapping[str, Value], place: KeyPath, rows: int
+) -> tuple[Column, Sequence[str]]:
+    """The extents of one axis of a grid and, where some are none that a launch can have, of every row why not."""
     values = columns_of_value(given, axis, names, place)
-    if is_column(values) and values.dtype.kind == "i" and values.min() >= 1 and values.max() <= 65535:
-        return values
     if not is_column(values):
-        return grid_axis(given, axis, names, place)
+        number, why = grid_axis(given, axis, names, place)
+        return spread(max(1, number), rows), [why] * rows if why else ()
+    if values.dtype.kind == "i" and values.min() >= 1 and values.max() <= 65535:
+        return values, ()
     # Everything else goes one by one through the same check as a single point.
-    found: dict[Any, int] = {}
+    found: dict[Any, tuple[int, str]] = {}
     for row, value in enumerate(values.tolist()):
         if value not in found:
             found[value] = grid_axis(given, axis, {n: at(v, row) for n, v in names.items()}, place)
-    return column_of([found[value] for value in values.tolist()])
+    extents = column_of([max(1, found[value][0]) for value in values.tolist()])
+    whys = [found[value][1] for value in values.tolist()]
+    return extents, whys if any(whys) else ()
 
 
 # --- the points that a recommendation chooses from -----------------------------------------------------------------
@@ -214,24 +284,25 @@ def candidate_tables(
         for name, setting in kernel.settings.items()
         if name not in spec.knobs or name not in sets
     }
-    now = {n: kernel.settings[n].values[0] for n in spec.knobs}
-    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
+    first = {n: kernel.settings[n].values[0] for n in spec.knobs}
+    values = dict(with_defaults(kernel, {**values, **first}, columns_of_value))
+    now = {n: values[n] for n in spec.knobs}
     position = np.arange(len(batches))
     tables = []
-    for config in kernel.configs:
-        chosen, batch = _knob_columns(kernel, {**values, **now}, position, config, override, sets)
+    for config, override in itertools.product(kernel.configs, overrides_of(kernel)):
+        chosen, batch = _knob_columns(kernel, values, position, config, override, sets)
         # What is set now comes before the choices of its batch.
         order = np.argsort(np.concatenate([position, batch]), kind="stable")
         settings = {
-            name: _joined(spread({**values, **now}[name], len(position)), spread(value, len(batch)))[order]
+            name: _joined(spread(values[name], len(position)), spread(value, len(batch)))[order]
             if is_column(value)
             else value
             for name, value in chosen.items()
         }
         rows = np.concatenate([position, batch])[order]
-        same = np.ones(len(rows), dtype=bool)
+        same = np.full(len(rows), is_in_use(spec, main_config(config, override)))
         for name, value in now.items():
-            same &= np.asarray(spread(settings[name], len(rows)) == value, dtype=bool)
+            same &= np.asarray(spread(settings[name], len(rows)) == take(value, rows), dtype=bool)
         tables.append(point_table(kernel, gpu, settings, rows, same, config, override, stop_above))
     return tables
 
@@ -316,7 +387,6 @@ def setting_tables(
     stop_above: int | None,
 ) -> list[tuple[PointTable, Ints]]:
     """Settings (knobs, config) at every batch, a table a config, with the number of each row's setting."""
-    override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items()}
     by_config: dict[str, list[int]] = {}
     for number, (_, config) in enumerate(settings):
         by_config.setdefault(repr(config), []).append(number)
@@ -331,5 +401,7 @@ def setting_tables(
             values[name] = column_of([settings[i][0][name] for i in numbers]).repeat(len(batches))
         now = np.zeros(len(batch), dtype=bool)
         config = settings[numbers[0]][1]
+        # What --set puts in a config's place is in these configs already.
+        override = {n: one_value(s.values, n, "--set") for n, s in kernel.overrides.items() if n not in config}
         tables.append((point_table(kernel, gpu, values, batch, now, config, override, stop_above), of))
     return tables

@@ -1,8 +1,9 @@
 """From a spec and settings to launches: every value of every argument, constexpr and launch option, and the grid.
 
-A point is one choice of knobs, shapes and config. Its names are worked out in this order: shapes, knobs, fixed
-constexprs, config values, then the derived names one by one; `--set` wins over all of them. Everything that follows
-(arguments, grid, work) is an expression over those names.
+A point is one choice of knobs, shapes and config. Its names are worked out in this order: facts of the GPU, shapes,
+knobs, fixed constexprs, config values, then the derived names one by one; `--set` wins over all of them. Everything
+that follows (arguments, grid, work) is an expression over those names. A kernel that follows sees the same, but for its
+own config in the place of the main kernel's.
 """
 
 from __future__ import annotations
@@ -19,16 +20,29 @@ from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelS
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.loading.target_gpu import target_of
-from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
+from occupancy_cli.model.launch_options import BACKEND_OPTIONS, DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelInput, KernelRef, parse_ref
 from occupancy_cli.plan.source_configs import SourceConfigs, file_to_load, source_configs
 from occupancy_cli.spec.expressions import parse_expression
-from occupancy_cli.spec.kernel_spec import Argument, ConfigProduct, ConfigTable, EachValue, Launch
-from occupancy_cli.spec.settings import Setting, knob_settings, shape_settings
+from occupancy_cli.spec.kernel_spec import (
+    DEVICE_FACTS,
+    Argument,
+    ConfigProduct,
+    ConfigTable,
+    EachValue,
+    KernelSpecFile,
+    Launch,
+    descriptor_shape,
+    names_in_expressions,
+    with_shape,
+)
+from occupancy_cli.spec.settings import Formula, Setting, knob_settings, shape_settings
 from occupancy_cli.yaml_reader import KeyPath
 
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
+CTAS_PER_SM = "ctas_per_sm"
+"""What the grid and the work of a launch may use of its compiled kernel: a persistent launch fills its slots."""
 CLASS_NOTE = "no value given; compiled as a multiple of 16, the most demanding class"
 
 
@@ -42,6 +56,8 @@ class LaunchPlan:
     grid: tuple[int, ...] | None
     names: Mapping[str, Any]
     assumed: tuple[str, ...] = ()
+    impossible: str = ""
+    """Why no GPU can launch it, whatever it compiles to: a grid over CUDA's limits."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +79,24 @@ class Point:
 
 @dataclass(frozen=True)
 class LaunchSite:
-    """One launch of the spec (`at`: its place there) with the kernel that it names."""
+    """One launch of the spec (`at`: its place there) with the kernel that it names.
+
+    `config` is the one that a kernel which follows is launched with; the main kernel has several.
+    """
 
     launch: Launch
     at: KeyPath
     source: KernelSource
     description: KernelDescription
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel ready to be planned: its input, its signature and those of its followers, its settings."""
+    """A kernel ready to be planned: its input, its signature and those of its followers, its settings.
+
+    `device` has the facts of the GPU that expressions may use, None for one that is not known.
+    """
 
     given: KernelInput
     source: KernelSource
@@ -83,6 +106,7 @@ class Kernel:
     overrides: Mapping[str, Setting] = field(default_factory=dict)
     configs: tuple[Mapping[str, Any], ...] = ({},)
     from_source: SourceConfigs = field(default_factory=SourceConfigs)
+    device: Mapping[str, int | None] = field(default_factory=dict)
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -117,28 +141,98 @@ def prepare(
     ref = parse_ref(spec.kernel, given.folder, document.where(("kernel",)))
     source = kernel_source(ref)
     description = describe(source, target_of(gpu))
+    from_source = source_configs(spec, ref, description, sets, spec_names(spec))
     followers = []
     for i, launch in enumerate(spec.followed_by):
         at: KeyPath = ("followed_by", i)
-        follower = kernel_source(parse_ref(launch.kernel, given.folder, document.where((*at, "kernel"))))
-        followers.append(LaunchSite(launch, at, follower, describe(follower, target_of(gpu))))
-        _check_names(given, followers[-1])
-    from_source = source_configs(spec, ref, description, sets)
+        site, said = _follower(given, launch, at, gpu, describe)
+        followers.append(site)
+        from_source = from_source.joined(said)
     _check_names(given, LaunchSite(spec, (), source, description), {*sets, *from_source.names})
     if table_names is None and isinstance(spec.configs, ConfigTable):
         raise InputError(
             "config tables are read by analyze, check and recommend only", where=document.where(("configs",))
         )
-    configs = from_source.configs or _configs(given, description)
-    settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ)
+    configs = from_source.configs or _configs(given, spec, (), description)
+    settings = shape_settings(spec.shapes) | knob_settings(spec.knobs, environ, spec.in_use)
+    _check_in_use(given, description, configs)
     known = {*settings, *spec.derived, *spec.constexprs, *description.constexprs, *LAUNCH_OPTIONS}
     known |= {name for config in configs for name in config} | set(spec.arguments) | set(table_names or ())
     for name in sets:
-        if name not in known:
+        if name not in known and name not in BACKEND_OPTIONS:
             raise unknown_name("shape, knob, constexpr or launch option", name, known, where=f"--set {name}")
+    _check_given_once(given, settings, configs)
     merged = dict(settings) | {n: s for n, s in sets.items() if n in settings}
     overrides = {n: s for n, s in sets.items() if n not in settings}
-    return Kernel(given, source, description, tuple(followers), merged, overrides, configs, from_source)
+    given = _with_sets(given, overrides)
+    chosen = {*spec.knobs, *overrides, *(name for config in configs for name in config)}
+    sites = (LaunchSite(spec, (), source, description), *followers)
+    from_source = from_source.joined(SourceConfigs(notes=tuple(_not_used(spec, sites, chosen))))
+    facts = device_facts(gpu)
+    return Kernel(given, source, description, tuple(followers), merged, overrides, configs, from_source, facts)
+
+
+def _check_given_once(given: KernelInput, settings: Iterable[str], configs: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a shape or knob that the configs give too: of two values an answer would have to drop one in silence."""
+    spec = given.spec
+    for name in settings:
+        if isinstance(spec.configs, ConfigTable) or not any(name in config for config in configs):
+            continue
+        what = "knob" if name in spec.knobs else "shape"
+        listed = given.document.line(("configs",))
+        theirs = f"the configs in line {listed}" if listed is not None else "the configs of its source"
+        where = given.document.where((f"{what}s", name))
+        raise InputError(f"{name} is a {what}, and {theirs} give it a value too", where=where, hint="Keep one of them.")
+
+
+def _not_used(spec: KernelSpecFile, sites: Sequence[LaunchSite], chosen: Iterable[str]) -> Iterator[str]:
+    """A sentence for each name that a person or a config sets and that nothing reads: its values are all the same."""
+    if any(site.description.heuristics for site in sites):
+        return  # they read names of their own
+    params = [param for site in sites for param in site.description.params]
+    read = {p.name for p in params if p.read} | names_in_expressions(spec)
+    for name in sorted(set(chosen) - read - {*LAUNCH_OPTIONS, *BACKEND_OPTIONS}):
+        if any(p.name == name for p in params):
+            yield f"{name} changes nothing: {sites[0].description.name} never reads it"
+        elif name in spec.knobs:
+            yield f"{name} changes nothing: no expression of the spec and no parameter of the kernel is called so"
+
+
+def _check_in_use(given: KernelInput, description: KernelDescription, configs: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a setting of today that the spec has no knob or config for: nothing could be compared with it."""
+    spec, where = given.spec, given.document.where
+    valid = {*spec.knobs, *(n for config in configs for n in config), *LAUNCH_OPTIONS}
+    for name in spec.in_use:
+        if name not in valid:
+            raise unknown_name("knob or name of a config", name, valid, where=where(("in_use", name)))
+    if not isinstance(spec.configs, ConfigTable) and not any(is_in_use(spec, config) for config in configs):
+        today = ", ".join(f"{n} {v}" for n, v in spec.in_use.items() if n not in spec.knobs)
+        problem = f"no config of {description.name} has {today}"
+        raise InputError(problem, where=where(("in_use",)), hint="List the config that runs today among them.")
+
+
+def is_in_use(spec: KernelSpecFile, config: Mapping[str, Any]) -> bool:
+    """Whether a config may be the one that runs today; where the spec does not say so, any may."""
+    whole = {**DEFAULTS, **config}
+    return all(whole.get(n) == v for n, v in spec.in_use.items() if n not in spec.knobs)
+
+
+def _with_sets(given: KernelInput, overrides: Mapping[str, Setting]) -> KernelInput:
+    """The input with --set in the place of what the spec gives an argument or a constexpr of the main kernel."""
+    spec = given.spec
+    arguments = {
+        n: a.model_copy(update={"value": n}) if n in overrides and takes_value(a) else a
+        for n, a in spec.arguments.items()
+    }
+    constexprs = {n: v for n, v in spec.constexprs.items() if n not in overrides}
+    if arguments == spec.arguments and constexprs == spec.constexprs:
+        return given
+    return replace(given, spec=spec.model_copy(update={"arguments": arguments, "constexprs": constexprs}))
+
+
+def device_facts(gpu: GpuProfile) -> dict[str, int | None]:
+    """What expressions may use of the GPU; a name of the spec's own comes before it."""
+    return dict(zip(DEVICE_FACTS, (gpu.sm_count, gpu.limits.shared_per_cta_optin_bytes, gpu.arch), strict=True))
 
 
 def _tuned(description: KernelDescription) -> set[str]:
@@ -177,16 +271,51 @@ def _check_names(given: KernelInput, site: LaunchSite, set_names: Iterable[str] 
         )
 
 
-def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[str, Any], ...]:
-    """The configs that the spec names, as constexprs and launch options."""
-    configs = given.spec.configs
-    where = given.document.where(("configs",))
+def _follower(
+    given: KernelInput, launch: Launch, at: KeyPath, gpu: GpuProfile, describe: Describe
+) -> tuple[LaunchSite, SourceConfigs]:
+    """A kernel that follows the main one with its one config, and what its file says of where that is from."""
+    ref = parse_ref(launch.kernel, given.folder, given.document.where((*at, "kernel")))
+    source = kernel_source(ref)
+    description = describe(source, target_of(gpu))
+    said = source_configs(launch, ref, description, (), spec_names(given.spec))
+    configs = said.configs or _configs(given, launch, at, description)
+    where = given.document.where((*at, "configs"))
+    listed = "configs" in launch.model_fields_set and launch.configs != "autotune"
+    if len(configs) > 1 and listed:
+        hint = "Of a kernel that follows one config is launched; make what varies a knob."
+        raise InputError(f"{len(configs)} configs where one is needed", where=where, hint=hint)
+    name, config = description.name, configs[0]
+    notes = list(said.notes) if said.not_read or any(config.get(n, v) != v for n, v in DEFAULTS.items()) else []
+    if len(configs) > 1:
+        notes.append(f"the first of its {len(configs)} configs is taken")
+    site = LaunchSite(launch, at, source, description, config)
+    _check_names(given, site, said.names)
+    not_read = tuple(f"{name}: {text}" for text in said.not_read)
+    return site, SourceConfigs(None, tuple(f"{name}: {note}" for note in notes), not_read)
+
+
+def spec_names(spec: KernelSpecFile) -> set[str]:
+    """The names that a spec itself gives values to."""
+    return {*spec.constexprs, *spec.knobs, *spec.shapes, *spec.derived}
+
+
+def _configs(
+    given: KernelInput, launch: Launch, at: KeyPath, description: KernelDescription
+) -> tuple[dict[str, Any], ...]:
+    """The configs that a launch of the spec names, as constexprs and launch options."""
+    configs = launch.configs
+    where = given.document.where((*at, "configs"))
+    if at and isinstance(configs, ConfigTable):
+        raise InputError("a kernel that follows takes no config table", where=where, hint="List its config here.")
+    if at and description.autotune is not None and "configs" not in launch.model_fields_set:
+        configs = "autotune"
     if isinstance(configs, ConfigTable):
         return ({},)
     if isinstance(configs, ConfigProduct):
         names = list(configs.product)
         for name in names:
-            _check_config_name(given, description, name, ("configs", "product", name))
+            _check_config_name(given, description, name, (*at, "configs", "product", name))
         return tuple(dict(zip(names, v, strict=True)) for v in itertools.product(*configs.product.values()))
     if configs == "autotune":
         if description.autotune is None:
@@ -196,13 +325,13 @@ def _configs(given: KernelInput, description: KernelDescription) -> tuple[dict[s
         return tuple(dict(c) for c in description.autotune.configs)
     for i, config in enumerate(configs):
         for name in config:
-            _check_config_name(given, description, name, ("configs", i, name))
+            _check_config_name(given, description, name, (*at, "configs", i, name))
     return tuple(dict(c) for c in configs) or ({},)
 
 
 def _check_config_name(given: KernelInput, description: KernelDescription, name: str, at: KeyPath) -> None:
     valid = {*description.constexprs, *LAUNCH_OPTIONS}
-    if name not in valid:
+    if name not in valid and name not in BACKEND_OPTIONS:
         what = f"constexpr of {description.name} or launch option"
         raise unknown_name(what, name, valid, where=given.document.where(at))
 
@@ -218,13 +347,18 @@ def points(
     found: dict[str, Point] = {}
     for values in _combinations({n: s.values for n, s in chosen.items()}):
         for config in kernel.configs:
-            for override in _combinations({n: s.values for n, s in kernel.overrides.items()}):
+            for override in overrides_of(kernel):
                 point = make_point(kernel, gpu, values, config, override, stop_above)
                 told_apart = [sorted(part.items()) for part in (point.knobs, point.shapes, point.config, override)]
                 found.setdefault(repr(told_apart), point)
                 if len(found) > MAX_POINTS:
                     raise InputError(f"the settings give more than {MAX_POINTS:,} configs", where="--set")
     return list(found.values())
+
+
+def overrides_of(kernel: Kernel) -> list[dict[str, Any]]:
+    """What --set puts in the place of the configs' values and of derived names: every combination of its values."""
+    return list(_combinations({n: s.values for n, s in kernel.overrides.items()}))
 
 
 def _combinations(values: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -242,10 +376,13 @@ def make_point(
 ) -> Point:
     """One point: `settings` of shapes and knobs, one config, `override` from --set on top of everything."""
     spec = kernel.given.spec
+    settings = with_defaults(kernel, settings)
     config = main_config(config, override)
     names = names_of(kernel, settings, config, override)
     main = plan_launch(kernel, kernel.site, names, config, gpu, stop_above)
-    followers = tuple(plan_launch(kernel, site, names, first_config(site), gpu, None) for site in kernel.followers)
+    followers = tuple(
+        plan_launch(kernel, site, names_at(site, names), site.config, gpu, None) for site in kernel.followers
+    )
     shown = {**dict(main.request.constexprs), **DEFAULTS, **dict(main.request.options)}
     return Point(
         knobs={n: settings[n] for n in spec.knobs},
@@ -257,15 +394,33 @@ def make_point(
     )
 
 
+def with_defaults(kernel: Kernel, settings: Mapping[str, Any], value: ValueOf | None = None) -> Mapping[str, Any]:
+    """Settings with the knobs worked out whose default is an expression: over facts of the GPU, shapes and knobs.
+
+    Of the knobs whose default is an expression it may use those before it.
+    """
+    if not any(isinstance(given, Formula) for given in settings.values()):
+        return settings
+    known = {**kernel.device, **{n: given for n, given in settings.items() if not isinstance(given, Formula)}}
+    found = dict(settings)
+    for name, given in settings.items():
+        if isinstance(given, Formula):
+            known[name] = found[name] = (value or value_of)(kernel.given, given.text, known, ("knobs", name, "default"))
+    return found
+
+
 def main_config(config: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
     """A config of the main kernel with what --set puts in its place."""
-    return {**config, **{n: v for n, v in override.items() if n in config or n in LAUNCH_OPTIONS}}
+    options = (*LAUNCH_OPTIONS, *BACKEND_OPTIONS)
+    return {**config, **{n: v for n, v in override.items() if n in config or n in options}}
 
 
-def first_config(site: LaunchSite) -> dict[str, Any]:
-    """The config of a kernel that follows the main one: the first that the spec lists for it."""
-    configs = site.launch.configs
-    return dict(configs[0]) if isinstance(configs, list) and configs else {}
+def names_at(site: LaunchSite, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The names that a launch's expressions see: for a kernel that follows its own config comes before the main one's.
+
+    What it does not give of the launch options is Triton's default, not what the main kernel is launched with.
+    """
+    return {**names, **dict.fromkeys(LAUNCH_OPTIONS), **DEFAULTS, **site.config} if site.at else names
 
 
 def names_of(
@@ -277,10 +432,10 @@ def names_of(
 ) -> dict[str, Any]:
     """Every name that expressions may use at one point."""
     spec, value = kernel.given.spec, value or value_of
-    names: dict[str, Any] = {**settings}
+    names: dict[str, Any] = {**kernel.device, **settings}
     for name, given in spec.constexprs.items():
         names[name] = value(kernel.given, given, names, ("constexprs", name)) if isinstance(given, str) else given
-    names |= {**DEFAULTS, **config, **override}
+    names = {**DEFAULTS, **names, **config, **override}
     for name, given in spec.derived.items():
         if name not in override:
             names[name] = value(kernel.given, given, names, ("derived", name))
@@ -297,7 +452,14 @@ def value_of(given: KernelInput, value: Any, names: Mapping[str, Any], at: KeyPa
             return parse_expression(value, where)(names, where)
         except InputError:
             return value
-    return parse_expression(value, where)(names, where)
+    expression = parse_expression(value, where)
+    if "sm_count" in expression.names and names.get("sm_count", 0) is None:
+        hint = "Name a product, such as --gpu 5090."
+        raise InputError("sm_count is not known, since the GPU given is limits only", where=where, hint=hint)
+    if CTAS_PER_SM in expression.names and CTAS_PER_SM not in names:
+        hint = "Only `grid` may use it, and where it does `work`."
+        raise InputError(f"{CTAS_PER_SM} is known only when the kernel is compiled", where=where, hint=hint)
+    return expression(names, where)
 
 
 def plan_launch(
@@ -318,19 +480,35 @@ def plan_launch(
     if called_with not in kernel.memo:
         kernel.memo[called_with] = _request(kernel, site, names, config, gpu, stop_above)
     request, assumed = kernel.memo[called_with]
-    grid = None
-    if launch.grid is not None:
-        grid = tuple(grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid))
-    return LaunchPlan(launch, at, request, grid, names, assumed)
+    if launch.grid is None or after_compile(launch, given, at):
+        return LaunchPlan(launch, at, request, None, names, assumed)
+    grid, impossible = grid_of(given, launch, at, names)
+    return LaunchPlan(launch, at, request, grid, names, assumed, impossible)
+
+
+def after_compile(launch: Launch, given: KernelInput, at: KeyPath) -> bool:
+    """Whether a launch's grid depends on what the kernel compiles to: on its CTAs per SM."""
+    axes = enumerate(launch.grid or ())
+    return any(CTAS_PER_SM in parse_expression(axis, given.document.where((*at, "grid", i))).names for i, axis in axes)
+
+
+def launched_with(given: KernelInput, plan: LaunchPlan, ctas_per_sm: int | None) -> LaunchPlan:
+    """A plan once its kernel is compiled: with the grid that waited for its CTAs per SM (None: did not compile)."""
+    if plan.grid is not None or plan.launch.grid is None or ctas_per_sm is None:
+        return plan
+    names = {**plan.names, CTAS_PER_SM: ctas_per_sm}
+    grid, impossible = grid_of(given, plan.launch, plan.at, names)
+    return replace(plan, grid=grid, names=names, impossible=impossible)
 
 
 def _names_read(given: KernelInput, site: LaunchSite) -> tuple[str, ...]:
     """The names that the arguments, constexprs and options of a launch may depend on."""
     read = {*site.description.constexprs, *site.description.arguments, *LAUNCH_OPTIONS}
     for name, argument in site.launch.arguments.items():
-        if isinstance(argument.value, str):
-            where = given.document.where((*site.at, "arguments", name, "value"))
-            read |= parse_expression(argument.value, where).names
+        where = given.document.where((*site.at, "arguments", name, "value"))
+        for text in (argument.value, *descriptor_shape(argument.type)):
+            if isinstance(text, str):
+                read |= parse_expression(text, where).names
     for name, value in site.launch.constexprs.items():
         if isinstance(value, str):
             with contextlib.suppress(InputError):  # a string constexpr that is no expression
@@ -357,10 +535,11 @@ def _request(
             value = _argument(given, name, argument, names, (*at, "arguments", name), assumed)
             arguments.append(value if name in specialized else replace(value, specializes=False))
     constexprs = constexprs_of(given, site, names, config)
-    options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or (not at and n in kernel.overrides)}
-    if not at:
-        # What else a triton.Config sets goes to the launcher, as the autotuner passes it: the back end's own options.
-        options |= {n: names[n] for n in config if n not in {*options, *constexprs, *site.description.arguments}}
+    # A knob, a shape or a derived name may be a launch option as well.
+    own = () if at else {*kernel.overrides, *given.spec.knobs, *given.spec.shapes, *given.spec.derived}
+    options = {n: names[n] for n in LAUNCH_OPTIONS if n in config or n in own}
+    # What else a triton.Config sets goes to the launcher, as the autotuner passes it: the back end's own options.
+    options |= {n: names[n] for n in config if n not in {*options, *constexprs, *site.description.arguments}}
     request = CompileRequest(
         site.source,
         target_of(gpu),
@@ -389,7 +568,19 @@ def _argument(
     if value is not None:
         where = f"--arg {name}" if given.from_flags else given.document.where(at)
         value = _of_type(value, argument.type, where)
-    return ArgumentValue(name, argument.type, value, argument.align, argument.heuristic)
+    kind = argument.type
+    if shape := descriptor_shape(kind):
+        kind = with_shape(
+            kind, [_extent(value_of(given, axis, names, at), axis, given.document.where(at)) for axis in shape]
+        )
+    return ArgumentValue(name, kind, value, argument.align, argument.heuristic)
+
+
+def _extent(value: Any, axis: str, where: str) -> int:
+    """One extent of a descriptor's block shape."""
+    if value != int(value) or value < 1:
+        raise InputError(f"the block shape's {axis} comes to {value}", where=where, hint="It is a positive integer.")
+    return int(value)
 
 
 def _of_type(value: Any, kind: str, where: str) -> Any:
@@ -477,19 +668,25 @@ def constexprs_of(
     return values
 
 
-def grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> int:
-    """The programs along one axis of a grid."""
+def grid_of(
+    given: KernelInput, launch: Launch, at: KeyPath, names: Mapping[str, Any]
+) -> tuple[tuple[int, ...] | None, str]:
+    """The grid of a launch, or why there is no such grid."""
+    axes = [grid_axis(given, axis, names, (*at, "grid", i)) for i, axis in enumerate(launch.grid or ())]
+    impossible = next((why for _, why in axes if why), "")
+    return (None if impossible else tuple(number for number, _ in axes)), impossible
+
+
+def grid_axis(given: KernelInput, axis: Any, names: Mapping[str, Any], at: KeyPath) -> tuple[int, str]:
+    """The programs along one axis of a grid, and why a launch cannot have so many."""
     value = value_of(given, axis, names, at)
     number = int(value) if math.isfinite(value) else 0
     which = at[-1]
     most = MAX_GRID_AXIS[which] if isinstance(which, int) else MAX_GRID_AXIS[0]
-    if number != value or number < 1 or number > most:
-        raise InputError(
-            f"the grid axis {axis!r} comes to {value}",
-            where=given.document.where(at),
-            hint=f"An axis is 1 to {most:,}.",
-        )
-    return number
+    if number == value and 1 <= number <= most:
+        return number, ""
+    comes = "" if str(axis) == str(value) else f" comes to {value:,}"
+    return 0, f"the grid axis {axis!r}{comes}, an axis is 1 to {most:,} ({given.document.where(at)})"
 
 
 def knob_candidates(kernel: Kernel, name: str, names: Mapping[str, Any]) -> tuple[Any, ...]:

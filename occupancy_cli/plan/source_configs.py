@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.result_cache import default_cache_dir
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
-from occupancy_cli.plan.kernel_input import KernelRef
+from occupancy_cli.plan.kernel_input import KernelRef, source_name
 from occupancy_cli.source.kernel_text import module_text
 from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
-from occupancy_cli.spec.kernel_spec import KernelSpecFile
+from occupancy_cli.spec.kernel_spec import Launch
 
 _SHOWN = 3
 _DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
@@ -42,11 +43,22 @@ class SourceConfigs:
         """The names that every config gives."""
         return set.intersection(*(set(c) for c in self.configs)) if self.configs else set()
 
+    def joined(self, other: SourceConfigs) -> SourceConfigs:
+        """These configs, with what is said of another kernel's too."""
+        return replace(self, notes=(*self.notes, *other.notes), not_read=(*self.not_read, *other.not_read))
+
 
 def source_configs(
-    spec: KernelSpecFile, ref: KernelRef, description: KernelDescription, set_names: Collection[str]
+    spec: Launch,
+    ref: KernelRef,
+    description: KernelDescription,
+    set_names: Collection[str],
+    settled: Collection[str],
 ) -> SourceConfigs:
-    """What the file of `ref` adds to a spec that lists no configs; `set_names` are those that --set gives."""
+    """What the file of `ref` adds to a launch of a spec that lists no configs.
+
+    `settled` are the names that the spec itself gives values to, `set_names` those that --set gives.
+    """
     listed = "configs" in spec.model_fields_set
     if listed and spec.configs != "autotune":
         return SourceConfigs()
@@ -57,8 +69,8 @@ def source_configs(
     from occupancy_cli.source.source_launches import source_options
 
     path = ref.file or module_file(ref.module or "")
-    said = source_options(path, ref.kernel) if path is not None else SourceOptions()
-    fixed = {*spec.constexprs, *spec.knobs, *spec.shapes, *spec.derived}
+    said = source_options(path, source_name(path, ref.kernel)) if path is not None else SourceOptions()
+    fixed = {*spec.constexprs, *settled}
     settled = {*fixed, *set_names}
     carried = [n for n in said.not_read if not (n.name and n.name in settled)]
     if description.autotune is not None:
@@ -97,9 +109,7 @@ def _is_plainly_decorated(ref: KernelRef, description: KernelDescription) -> boo
     return set(_DECORATOR.findall(text)) <= _TRITONS
 
 
-def _tuned(
-    spec: KernelSpecFile, description: KernelDescription, said: SourceOptions, carried: list[NotRead]
-) -> SourceConfigs:
+def _tuned(spec: Launch, description: KernelDescription, said: SourceOptions, carried: list[NotRead]) -> SourceConfigs:
     """Beside an autotuner only what is lost matters: of a list that a stand-in gave, Triton's one default is left."""
     assert description.autotune is not None
     notes = [str(n) for n in (*carried, *said.bare)]
@@ -152,18 +162,23 @@ def file_to_load(path: Path, kernel: str) -> Path:
         raise InputError(str(bad), where=str(path)) from None
     if text is None:
         return path
-    digest = hashlib.sha256(f"{path}\n{text}".encode()).hexdigest()[:16]
-    stem = re.sub(r"\W", "_", path.stem)
+    return written_source(text, path.stem, str(path))
+
+
+def written_source(text: str, stem: str, origin: str) -> Path:
+    """A file that holds `text`, the source of a kernel of `origin` that no file has, under a name of its content."""
+    digest = hashlib.sha256(f"{origin}\n{text}".encode()).hexdigest()[:16]
+    stem = re.sub(r"\W", "_", stem)
     made = default_cache_dir() / "sources" / digest / f"{stem}.py"
     try:
         if not made.is_file() or made.read_text(encoding="utf-8") != text:
             made.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = made.with_suffix(f".{os.getpid()}")
+            part = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
             part.write_text(text, encoding="utf-8")
             part.replace(made)
     except OSError as bad:
         problem = f"its module cannot be written to {made.parent}: {bad.strerror or bad}"
         raise InputError(
-            problem, where=str(path), hint="Set OCCUPANCY_CACHE_DIR to a folder that can be written."
+            problem, where=origin, hint="Set OCCUPANCY_CACHE_DIR to a folder that can be written."
         ) from None
     return made

@@ -45,6 +45,20 @@ def read_cubin(data: bytes, *, where: str = "cubin") -> list[CubinKernel]:
         raise InputError(f"not a readable cubin: {broken}", where=where) from broken
 
 
+def compute_capability_of(data: bytes) -> int | None:
+    """The architecture that a cubin is for, 90 for compute capability 9.0, as its ELF header's flags say it.
+
+    Up to ELF ABI version 7 it is the lowest byte of the flags, from 8 on (CUDA 13) the one above; None for neither.
+    """
+    try:
+        header = ELFFile(io.BytesIO(data)).header
+    except (ELFError, struct.error):
+        return None
+    flags = int(header["e_flags"])
+    found = flags >> 8 & 0xFF if int(header["e_ident"]["EI_ABIVERSION"]) >= 8 else flags & 0xFF
+    return found or None
+
+
 def _read(data: bytes, where: str) -> list[CubinKernel]:
     elf = ELFFile(io.BytesIO(data))
     machine = elf.header["e_machine"]

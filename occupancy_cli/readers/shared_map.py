@@ -6,9 +6,9 @@
          0  16,384  (acc)      layout conversion        310             mm.py:22    shares its bytes with query_a
 
 The pass writes `allocation.offset` at every operation that needs shared memory. A `ttg.local_alloc` takes the bytes of
-its buffer's type; what others take as scratch stands beside it as `allocation.size` from Triton 3.7 on. Before, it has
-to be told from where the next buffer or the end lies: such bytes are marked (`bytes_exact` False) unless the end of all
-shared memory gives them.
+its buffer's type; what others take as scratch stands beside it as `allocation.size` from Triton 3.7 on, and of earlier
+ones once `scratch_sizes` has asked their own pass. Where it does not stand there, it is told from where the next buffer
+or the end lies: such bytes are marked (`bytes_exact` False) unless the end of all shared memory gives them.
 
 Two buffers share an address only where their lives do not overlap. A life runs from the operation that makes a buffer
 to the last that uses it or a view of it, in program order; a buffer made before a loop and used in it lives to the
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from occupancy_cli.errors import InputError
-from occupancy_cli.readers.ttgir import Operation, TtgirKernel, element_bits, parse_ttgir
+from occupancy_cli.readers.ttgir import Operation, SourceLine, TtgirKernel, element_bits, parse_ttgir, source_lines
 
 _OFFSET = re.compile(r"allocation\.offset = (\d+) : i32")
 _SIZE = re.compile(r"allocation\.size = (\d+) : i32")
@@ -56,7 +56,9 @@ class SharedBuffer:
     """One buffer: where it lies, how large it is, what for, and how long it lives.
 
     `shape` is that of one copy, `copies` how many a pipeline keeps. `live_from` and `live_to` number the operations of
-    the kernel in program order. `place` is file:line:column; `value` the name in the source, "" where there is none.
+    the kernel in program order. `source` are the kernel's own lines (that which calls `tl.sum`, not one in Triton), the
+    innermost first, then those that call the function it stands in; `value` the name in the source, "" where there is
+    none.
     """
 
     offset: int
@@ -69,21 +71,29 @@ class SharedBuffer:
     value: str
     live_from: int
     live_to: int
-    place: str
+    source: tuple[SourceLine, ...]
 
 
 @dataclass(frozen=True)
 class SharedMap:
-    """All buffers by offset, then by life. `total_bytes` is what a launch asks for: max(offset + bytes)."""
+    """All buffers by offset, then by life. `total_bytes` is what a launch asks for: max(offset + bytes). `loops` are
+    the first and last operation of each, in program order."""
 
     total_bytes: int
     operations: int
+    loops: tuple[tuple[int, int], ...]
     buffers: tuple[SharedBuffer, ...]
+
+    @property
+    def peak_at(self) -> int:
+        """The first moment at which most bytes are in use, as the number of an operation."""
+        starts = sorted({b.live_from for b in self.buffers})
+        return max(starts, key=lambda at: (self._used(at), -at), default=0)
 
     @property
     def peak(self) -> tuple[SharedBuffer, ...]:
         """The buffers that live at the first moment at which most bytes are in use, by offset."""
-        at = max(range(self.operations + 1), key=lambda i: (self._used(i), -i), default=0)
+        at = self.peak_at
         return tuple(b for b in self.buffers if b.live_from <= at <= b.live_to)
 
     def _used(self, at: int) -> int:
@@ -119,7 +129,9 @@ def read_shared_map(allocated: str, kernel: str | None = None) -> SharedMap:
     flow = _flow(parsed)
     buffers = [b for p in flow.placed if (b := _buffer(p, parsed, flow)) is not None]
     sized = [b if b.bytes_exact else _sized(b, buffers, total) for b in buffers]
-    return SharedMap(total, len(flow.placed), tuple(sorted(sized, key=lambda b: (b.offset, b.live_from))))
+    return SharedMap(
+        total, len(flow.placed), tuple(sorted(flow.loops)), tuple(sorted(sized, key=lambda b: (b.offset, b.live_from)))
+    )
 
 
 def _flow(parsed: TtgirKernel) -> _Flow:
@@ -162,11 +174,11 @@ def _buffer(placed: _Placed, parsed: TtgirKernel, flow: _Flow) -> SharedBuffer |
     offset = _OFFSET.search(text)
     if offset is None:
         return None
-    place = op.place or op.closing_place
+    source = source_lines(op.loc, parsed.places)
     if op.name.endswith("local_alloc"):
-        return _allocated(placed, int(offset.group(1)), parsed, flow, place)
+        return _allocated(placed, int(offset.group(1)), parsed, flow, source)
     size = _SIZE.search(text)
-    types = op.types or op.closing.rpartition(" : ")[2]
+    types = op.closing.rpartition(" : ")[2] or op.types
     shape, dtype = _tensor(types)
     return SharedBuffer(
         offset=int(offset.group(1)),
@@ -179,11 +191,13 @@ def _buffer(placed: _Placed, parsed: TtgirKernel, flow: _Flow) -> SharedBuffer |
         value=_value(op),
         live_from=placed.at,
         live_to=placed.last,
-        place=place,
+        source=source,
     )
 
 
-def _allocated(placed: _Placed, offset: int, parsed: TtgirKernel, flow: _Flow, place: str) -> SharedBuffer | None:
+def _allocated(
+    placed: _Placed, offset: int, parsed: TtgirKernel, flow: _Flow, source: tuple[SourceLine, ...]
+) -> SharedBuffer | None:
     found = _MEMDESC.search(placed.op.text)
     if found is None:
         return None
@@ -204,7 +218,7 @@ def _allocated(placed: _Placed, offset: int, parsed: TtgirKernel, flow: _Flow, p
         value=_value(placed.op),
         live_from=placed.at,
         live_to=max([placed.last, *(_end_of_use(placed, each, flow) for each in used)]),
-        place=place,
+        source=source,
     )
 
 
@@ -259,10 +273,13 @@ def _tensor(types: str) -> tuple[tuple[int, ...], str]:
 
 
 def _value(op: Operation) -> str:
-    """The source's name of a value, as far as the compiler kept it in `%query_a_167`."""
-    name = op.results[0].lstrip("%") if op.results else ""
-    name = _SSA_NUMBER.sub("", name.partition("#")[0])
-    return "" if name.isdecimal() else name
+    """The source's name of a value, as far as the compiler kept it in `%query_a_167`; of scratch without one, that of
+    what it is taken for."""
+    for given in (*op.results[:1], *op.operands[:1]):
+        name = _SSA_NUMBER.sub("", given.lstrip("%").partition("#")[0])
+        if not name.isdecimal() and not re.fullmatch(r"cst|arg\d+", name):
+            return name
+    return ""
 
 
 def _sized(buffer: SharedBuffer, buffers: list[SharedBuffer], total: int) -> SharedBuffer:

@@ -7,7 +7,7 @@ layout stays a name, whose definition `TtgirKernel.layouts` has.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from occupancy_cli.errors import InputError
@@ -21,10 +21,10 @@ _BITS = {
 class Operation:
     """One operation: its results, name, operand names, attributes, types behind the colon, place, and what it holds.
 
-    `closing` is what stands behind the brace that ends an operation with a region, `}) {allocation.offset = 0 : i32}`,
-    with its place resolved in `closing_place`. Where there is an `else` or a `do`, its operations follow the others in
-    `children`, from number `second` on, and `second_yields` are what it yields. A block inside a region stands there as
-    an operation named "block" whose results are its arguments.
+    `closing` is what stands behind the brace that ends an operation with a region, `}) {allocation.offset = 0 : i32}`;
+    `loc` is the location as written, for `source_lines`. Where there is an `else` or a `do`, its operations follow the
+    others in `children`, from number `second` on, and `second_yields` are what it yields. A block inside a region
+    stands there as an operation named "block" whose results are its arguments.
     """
 
     results: list[str]
@@ -39,7 +39,7 @@ class Operation:
     second: int | None = None
     second_yields: list[str] = field(default_factory=list)
     closing: str = ""
-    closing_place: str = ""
+    loc: str = ""
 
     @property
     def regions(self) -> tuple[list[Operation], list[Operation]]:
@@ -59,7 +59,9 @@ _OPERAND = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _BLOCK = re.compile(r"^\^(\w+)(?:\((.*)\))?:")
 _LOC = re.compile(r"\s*loc\((#\w+|.*)\)\s*$")
 _LOC_DEFINITION = re.compile(r"^(#loc\d*)\s*=\s*loc\((.*)\)\s*$")
+_FRAME = re.compile(r'"([^"]*)":(\d+):\d+|#loc\d*')
 _FILE_LOC = re.compile(r'"([^"]*)":(\d+):(\d+)')
+_TRITONS_OWN = re.compile(r"(?:^|/)triton/(?:language|experimental)/")
 _FUNCTION = re.compile(r"tt\.func\s+(?:public\s+|private\s+)?@([\w$.]+)\((.*)$")
 _ARGUMENT = re.compile(r"%([\w$.]+):\s*(!tt\.ptr<[^>]*>|!tt\.tensordesc<[^>]*>+|[\w.]+)\s*(\{[^}]*\})?")
 _ATTRIBUTES = re.compile(r"(?<!<)\{[^{}]*\}")
@@ -88,8 +90,8 @@ class Function:
     blocks: list[Block] = field(default_factory=list)
 
 
-def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
-    """The functions, the layout definitions by name, and the warps of a CTA."""
+def _functions(text: str) -> tuple[list[Function], dict[str, str], int, dict[str, str]]:
+    """The functions, the layout definitions by name, the warps of a CTA, and the locations by name."""
     places: dict[str, str] = {}
     layouts: dict[str, str] = {}
     lines = text.splitlines()
@@ -127,7 +129,7 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
             if owner is not None:
                 owner.closing = line.lstrip("})").strip()
                 behind = _LOC.search(line)
-                owner.closing_place = _place(behind.group(1), places) if behind else ""
+                owner.loc = behind.group(1) if behind else owner.loc
                 for inner in closing[owner.second or 0 :]:
                     if inner.name == "scf.yield":
                         owner.yields = owner.yields or inner.operands
@@ -148,7 +150,7 @@ def _functions(text: str) -> tuple[list[Function], dict[str, str], int]:
         if line.endswith(("{", "({")):
             stack.append(op.children)
             owners.append(op)
-    return functions, layouts, int(warps.group(1)) if warps else 4
+    return functions, layouts, int(warps.group(1)) if warps else 4, places
 
 
 def _operation(line: str, places: Mapping[str, str]) -> Operation | None:
@@ -174,7 +176,8 @@ def _operation(line: str, places: Mapping[str, str]) -> Operation | None:
     attributes = " ".join(_ATTRIBUTES.findall(body))
     head, _, types = _ATTRIBUTES.sub("", body).partition(" : ")
     operands = _OPERAND.findall(head[named.end() :])
-    return Operation(results, name, operands, body, attributes, types, place)
+    loc = found_loc.group(1) if found_loc and not line.endswith("{") else ""
+    return Operation(results, name, operands, body, attributes, types, place, loc=loc)
 
 
 def _place(reference: str, places: Mapping[str, str], depth: int = 0) -> str:
@@ -189,6 +192,39 @@ def _place(reference: str, places: Mapping[str, str], depth: int = 0) -> str:
             if place:
                 return place
     return ""
+
+
+@dataclass(frozen=True, order=True)
+class SourceLine:
+    """A line of a file, as the compiler names it. `file` is "" where it names none."""
+
+    file: str = ""
+    line: int = 0
+
+
+def is_tritons_own(file: str) -> bool:
+    """Whether a file is of Triton's language library, such as the one that `tl.sum` is written in."""
+    return _TRITONS_OWN.search(file) is not None
+
+
+def source_lines(reference: str, places: Mapping[str, str]) -> tuple[SourceLine, ...]:
+    """The kernel's own lines of a location, the innermost first: a line that calls `tl.sum` and not one in Triton, the
+    line of a helper function, then the line that calls the helper. Lines of Triton where there are no others."""
+    frames = list(dict.fromkeys(_frames(reference, places, 0)))
+    return tuple([frame for frame in frames if not is_tritons_own(frame.file)] or frames)
+
+
+def _frames(reference: str, places: Mapping[str, str], depth: int) -> Iterator[SourceLine]:
+    """Lines of a location, the innermost first: `callsite(#loc3 at #loc9)` is a line of a function and where it is
+    called."""
+    text = places.get(reference, reference) if reference.startswith("#") else reference
+    if depth > 40:
+        return
+    for found in _FRAME.finditer(text):
+        if found[1] is None:
+            yield from _frames(found[0], places, depth + 1)
+        else:
+            yield SourceLine(found[1], int(found[2]))
 
 
 @dataclass(frozen=True)
@@ -250,12 +286,13 @@ class TtgirKernel:
     num_warps: int
     function: Function = field(repr=False)
     layouts: Mapping[str, str] = field(repr=False)
+    places: Mapping[str, str] = field(repr=False, default_factory=dict)
 
 
 def parse_ttgir(text: str, kernel: str | None = None) -> TtgirKernel:
     """The kernel named `kernel`, or the first one, of a TTGIR text. Raises `InputError` when it holds none."""
-    functions, layouts, num_warps = _functions(text)
+    functions, layouts, num_warps, places = _functions(text)
     chosen = [f for f in functions if kernel is None or f.name == kernel]
     if not chosen:
         raise InputError(f"holds no kernel{f' named {kernel}' if kernel else ''}", where="TTGIR")
-    return TtgirKernel(chosen[0].name, num_warps, chosen[0], layouts)
+    return TtgirKernel(chosen[0].name, num_warps, chosen[0], layouts, places)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from occupancy_cli.report.occupancy_parts import NextCta, Occupancy, Resources
-from occupancy_cli.report.report import Scalar
+from occupancy_cli.report.part_values import Scalar
 
 
 @dataclass(frozen=True, kw_only=True)

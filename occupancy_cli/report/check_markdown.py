@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 
-from occupancy_cli.report.check_summary import summary_of
+from occupancy_cli.report.check_summary import last_line, left_out
 from occupancy_cli.report.finding_text import sentence
 from occupancy_cli.report.schema import Report
 from occupancy_cli.report.visible_text import visible
 
-_WORDS = {"violation": "over budget", "undecided": "unknown", "note": "not in use"}
+_WORDS = {"violation": "over budget", "undecided": "unknown", "allowed": "allowed", "note": "note"}
 # What Markdown or the HTML in it could take for more than text.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-!|&~$@])")
 _MOST_ROWS = 200
@@ -24,7 +24,7 @@ _MOST_ROWS = 200
 
 def render_check_markdown(report: Report) -> str:
     """The Markdown text."""
-    lines = [f"**{summary_of(report.findings).line()}**"]
+    lines = [f"**{last_line(report)}**"]
     shown = [f for level in _WORDS for f in report.findings if f.level == level]
     if shown:
         lines += ["", "| | where | what |", "|---|---|---|"]
@@ -33,6 +33,8 @@ def render_check_markdown(report: Report) -> str:
         lines.append(f"| {_WORDS[finding.level]} | {escaped(place)} | {escaped(sentence(finding))} |")
     if len(shown) > _MOST_ROWS:
         lines.append(f"\n… and {len(shown) - _MOST_ROWS:,} more.")
+    said = [*left_out(report), *report.notes]
+    lines += ["", *(f"- {escaped(text)}" for text in said)] if said else []
     return "\n".join(lines) + "\n"
 
 

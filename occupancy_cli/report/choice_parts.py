@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from occupancy_cli.report.occupancy_parts import ITERATIONS_FROM, Launch
-from occupancy_cli.report.report import Scalar
+from occupancy_cli.report.part_values import Scalar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +96,25 @@ class SweepPoint:
     default: SweepSide | None
     recommended: SweepSide | None
     best: SweepSide
+    model_error_percent: float | None = field(
+        default=None, metadata={"description": "recorded error of the ratio of two such predictions"}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurfacePoint:
+    """The least predicted time of a number of splits at a batch, and the setting that has it.
+
+    `recommended` and `default`: the setting for all batches, or what is set now, has so many splits there.
+    """
+
+    batch: int
+    nsplit: int
+    predicted_time_us: float
+    knobs: dict[str, Scalar]
+    config: dict[str, Scalar]
+    recommended: bool = False
+    default: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

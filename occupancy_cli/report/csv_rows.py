@@ -10,28 +10,18 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
+from occupancy_cli.report.flat_rows import sweep_rows
 from occupancy_cli.report.visible_report import visible_part
 
 if TYPE_CHECKING:
-    from occupancy_cli.report.choice_parts import SweepSide
     from occupancy_cli.report.report import Report
-
-_SIDES = ("default", "recommended", "best")
 
 
 def as_csv(report: Report) -> str:
     """One row a batch and side, with every figure."""
-    report = visible_part(report)
+    rows = sweep_rows(visible_part(report))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    knobs = list(dict.fromkeys(n for p in report.sweep for n in {**p.best.knobs, **p.best.config}))
-    columns = ["nsplit", "predicted_time_us", "ctas_per_sm", "waves", "efficiency_percent", "requests_per_s"]
-    writer.writerow(["batch", "setting", *knobs, *columns])
-    for point in report.sweep:
-        for name in _SIDES:
-            side: SweepSide | None = getattr(point, name)
-            if side is not None:
-                values = {**side.knobs, **side.config}
-                row = [values.get(n, "") for n in knobs]
-                writer.writerow([point.batch, name, *row, *(getattr(side, c) for c in columns)])
+    writer.writerow(rows[0])
+    writer.writerows(row.values() for row in rows)
     return out.getvalue()

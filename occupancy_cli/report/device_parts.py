@@ -1,4 +1,4 @@
-"""GPUs with the source of every value, and those of this machine beside their profiles: `gpus` and `verify`.
+"""GPUs with the source of every value, those of this machine beside their profiles or measured: `gpus`, `verify`.
 
     sm_count  132  measured  1 2
     GPU 0: NVIDIA H200, CC 9.0: profile h200-sxm
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 Value = Scalar | list[int]
 
@@ -82,6 +82,47 @@ class Device:
         if self.profile is None:
             return EXIT_UNDECIDED
         return EXIT_VIOLATION if self.differences else EXIT_OK
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredValue:
+    """A constant of the GPU as timed: its median and spread, the profile's value beside it (null: it states none) and
+    by how much the measured one is larger; `how` says what was timed."""
+
+    field: str
+    value: float
+    spread_percent: float
+    profile: float | None
+    difference_percent: float | None
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandwidthPoint:
+    """Reading with so many CTAs on every SM and so many bytes of each SM in flight; `latency_cycles` is how long these
+    are then under way."""
+
+    memory: str
+    ctas_per_sm: int
+    bytes_in_flight: int
+    gbps: float
+    latency_cycles: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredGpu:
+    """The constants of a GPU of this machine, and the profile that they were written to. `rates` are beside it: what
+    instructions of an SM take, and operations a cycle of its tensor cores."""
+
+    path: str
+    device: str
+    driver: str
+    profile: str | None
+    clock_mhz: float
+    seconds: float
+    values: list[MeasuredValue]
+    rates: list[MeasuredValue]
+    curves: list[BandwidthPoint]
 
 
 @dataclass(frozen=True, kw_only=True)

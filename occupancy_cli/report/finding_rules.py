@@ -51,6 +51,31 @@ RULES: Mapping[str, Rule] = {
         "Every file that a check names must be readable, and its kernel must load.",
         "The message names the file, the place in it and the right form. The other files are judged all the same.",
     ),
+    "loads": Rule(
+        "Kernel file does not load",
+        "The Python file of a kernel must load, as a launch would load it.",
+        "What the file needs is missing or raised an error. The other files are judged all the same.",
+    ),
+    "arguments": Rule(
+        "Launch not known",
+        "The types of a kernel's arguments must be known, from its spec or from [tool.occupancy.kernels].",
+        "`occupancy init file.py:kernel` draws up a spec from the source.",
+    ),
+    "baseline": Rule(
+        "Not as the baseline has it",
+        "Nothing may be worse than the baseline has it, and what is judged must be what stands there.",
+        "If the change is meant, `occupancy check --update-baseline` takes it in.",
+    ),
+    "pruned": Rule(
+        "Left out by pruning",
+        "Configs that prune_configs_by leaves out are never launched, and are not judged.",
+        "They are counted, so that a function that leaves out everything is seen.",
+    ),
+    "source": Rule(
+        "Read from the source",
+        "Where a spec gives no options, those of the decorators and launches in the file are taken.",
+        "Give them in a spec, or with --set, to have others.",
+    ),
     "not-read": Rule(
         "Not read from the source",
         "What the source says of a launch must be read, or the config that is judged may not be the one that runs.",
@@ -73,6 +98,16 @@ RULES: Mapping[str, Rule] = {
         "Too few CTAs per SM",
         "At least so many CTAs must be resident on an SM.",
         "The limits of the config say which resource binds: shared memory, registers, warps or CTAs.",
+    ),
+    "min_wave_efficiency": Rule(
+        "Launch leaves SMs idle",
+        "The launch must keep at least so many percent of the GPU's CTA slots busy over all of its waves.",
+        "Another tile or split makes more CTAs, or fewer waves; `occupancy recommend` compares them.",
+    ),
+    "max_predicted_time_us": Rule(
+        "Predicted time over budget",
+        "The launch, with what follows it, may be predicted to take at most so long.",
+        "`occupancy recommend` looks for the setting with the shortest predicted time.",
     ),
     "min_warps_per_sm": Rule(
         "Too few warps per SM",

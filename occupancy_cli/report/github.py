@@ -8,7 +8,7 @@ shows at most ten annotations of a kind a step: violations come first.
 
 from __future__ import annotations
 
-from occupancy_cli.report.check_summary import summary_of
+from occupancy_cli.report.check_summary import last_line
 from occupancy_cli.report.finding_rules import rule_of
 from occupancy_cli.report.finding_text import sentence
 from occupancy_cli.report.schema import Finding, Report
@@ -20,7 +20,7 @@ _COMMANDS = {"violation": "error", "undecided": "warning"}
 def render_github(report: Report) -> str:
     """The text of the annotations, a line each."""
     wanted = [f for level in _COMMANDS for f in report.findings if f.level == level]
-    return "\n".join([*(_annotation(f) for f in wanted), summary_of(report.findings).line()]) + "\n"
+    return "\n".join([*(_annotation(f) for f in wanted), visible(last_line(report))]) + "\n"
 
 
 def _annotation(finding: Finding) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, prose
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from occupancy_cli.report.finding_text import subject
 from occupancy_cli.report.schema import Finding, Report
 from occupancy_cli.report.visible_text import visible
 
-_TAGS = {"violation": "failure", "undecided": "error", "note": "skipped"}
+_TAGS = {"violation": "failure", "undecided": "error", "allowed": "skipped", "note": "skipped"}
 
 
 def render_junit(report: Report) -> str:
@@ -41,7 +41,7 @@ def render_junit(report: Report) -> str:
 
 
 def _suite(finding: Finding) -> tuple[str, str]:
-    return (finding.file, finding.kernel)
+    return (finding.source or finding.file, finding.kernel)
 
 
 def _case(finding: Finding) -> str:

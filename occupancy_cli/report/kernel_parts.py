@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from occupancy_cli.report.machine_parts import Gpu
 from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, Time
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
-Level = Literal["ok", "violation", "undecided", "note"]
+if TYPE_CHECKING:
+    from occupancy_cli.report.explain_parts import MemoryAccess, OptionTried, RegisterUse, SharedMemoryMap
+
+Level = Literal["ok", "violation", "undecided", "allowed", "note"]
 EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]
 
 
@@ -41,7 +45,9 @@ class Error:
 class Config:
     """One config of one kernel at one set of knobs and shapes.
 
-    `status` is ok, over_cap (compiled, and can never launch on this GPU) or failed (`error` says why).
+    `status` is ok, over_cap (compiled, and can never launch on this GPU) or failed (`error` says why). Where its shared
+    memory and registers go (`shared_map`, `register_use`, `options_tried`) and what its accesses take (`accesses`) is
+    for `explain` alone.
     """
 
     config: dict[str, Scalar]
@@ -65,13 +71,21 @@ class Config:
     followed_by: list[Follower] = field(default_factory=list)
     error: Error | None = None
     notes: list[str] = field(default_factory=list, metadata={"prose": True})
+    shared_map: SharedMemoryMap | None = None
+    register_use: RegisterUse | None = None
+    options_tried: list[OptionTried] = field(default_factory=list)
+    accesses: list[MemoryAccess] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set)."""
+    """A kernel and its configs. `settings` says where each value came from (spec default, environment, --set).
+
+    `gpu` is the one that these configs are for where several were asked about; else it is the Report's.
+    """
 
     name: str
+    gpu: Gpu | None = None
     source: str
     kernel: str
     settings: dict[str, str] = field(default_factory=dict)
@@ -156,7 +170,11 @@ class ConfigTables:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line of a check: what was looked at, and whether it holds."""
+    """One line of a check: what was looked at, and whether it holds.
+
+    `source` is the file that was asked for, a spec or a Python file; `file` and `line` are where the config is written,
+    or the kernel, or what is wrong. "allowed" is what is unknown and was allowed to be.
+    """
 
     level: Level
     kernel: str
@@ -165,10 +183,11 @@ class Finding:
     knobs: dict[str, Scalar] = field(default_factory=dict)
     rule: str
     message: str = prose()
+    source: str = ""
     file: str = ""
     line: int | None = None
-    required: int | None = None
-    limit: int | None = None
+    required: int | float | None = None
+    limit: int | float | None = None
     unit: str = ""
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from occupancy_cli.report.report import EXIT_OK, EXIT_UNDECIDED, Scalar
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, Scalar
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,17 +17,29 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from occupancy_cli.errors import MissingDependencyError
+from occupancy_cli.report.part_values import EXIT_INTERRUPTED, EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION
 from occupancy_cli.report.visible_text import steers
 
 if TYPE_CHECKING:
     from occupancy_cli.report.audit_parts import Audit
     from occupancy_cli.report.calculation_parts import Calculation
     from occupancy_cli.report.capture_parts import Capture
-    from occupancy_cli.report.choice_parts import Anchor, Recommendation, SingleSetting, SweepPoint
-    from occupancy_cli.report.device_parts import Device, GpuFacts, Verification
+    from occupancy_cli.report.check_parts import CheckRun
+    from occupancy_cli.report.choice_parts import (
+        Anchor,
+        Recommendation,
+        SingleSetting,
+        SurfacePoint,
+        SweepPoint,
+    )
+    from occupancy_cli.report.device_parts import Device, GpuFacts, MeasuredGpu, Verification
+    from occupancy_cli.report.diff_parts import Diff
+    from occupancy_cli.report.fit_parts import Fit
     from occupancy_cli.report.installation_parts import Cache, Installation
     from occupancy_cli.report.kernel_parts import ConfigTables, Finding, Kernel
     from occupancy_cli.report.machine_parts import Gpu, Toolchain
@@ -35,14 +47,6 @@ if TYPE_CHECKING:
     from occupancy_cli.report.source_parts import Knobs, Skeleton
 
 SCHEMA: Literal["occupancy/report/1"] = "occupancy/report/1"
-Scalar = int | float | bool | str | None
-
-EXIT_OK, EXIT_VIOLATION, EXIT_UNDECIDED, EXIT_INTERRUPTED = 0, 1, 2, 130
-
-
-def prose(default: Any = dataclasses.MISSING) -> Any:
-    """A field whose text may have several lines, such as what a compiler said."""
-    return field(default=default, metadata={"prose": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +62,19 @@ class Report:
     recommendations: list[Recommendation] = field(default_factory=list)
     single_setting: SingleSetting | None = None
     sweep: list[SweepPoint] = field(default_factory=list)
+    surface: list[SurfacePoint] = field(
+        default_factory=list, metadata={"description": "the least time of each number of splits at each batch"}
+    )
     anchor: Anchor | None = None
     findings: list[Finding] = field(default_factory=list)
+    check: CheckRun | None = None
     tables: list[ConfigTables] = field(default_factory=list)
     calculation: Calculation | None = None
     gpus: list[GpuFacts] = field(default_factory=list)
     devices: list[Device] | None = None
+    fit: Fit | None = None
+    diffs: list[Diff] = field(default_factory=list)
+    measured_gpu: MeasuredGpu | None = None
     knobs: Knobs | None = None
     skeleton: Skeleton | None = None
     audit: Audit | None = None
@@ -97,6 +108,60 @@ class Report:
     def to_json(self) -> str:
         """The report as indented JSON."""
         return json_text(self, indent=2)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its main table as rows of plain values: a row a config, a batch and setting, a finding (`flat_rows`)."""
+        from occupancy_cli.report.flat_rows import rows_of
+
+        return rows_of(self)
+
+    def to_pandas(self) -> Any:
+        """`rows` as a `pandas.DataFrame`."""
+        try:
+            from pandas import DataFrame
+        except ImportError as missing:
+            raise _needs("pandas", "to_pandas") from missing
+        return DataFrame(self.rows())
+
+    def to_arrow(self) -> Any:
+        """`rows` as a `pyarrow.Table`."""
+        try:
+            from pyarrow import Table
+        except ImportError as missing:
+            raise _needs("pyarrow", "to_arrow") from missing
+        return Table.from_pylist(self.rows())
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self, width: int = 100) -> str:
+        """What the command prints on a terminal of `width` columns, without colours."""
+        from io import StringIO
+
+        from rich.console import Console
+
+        from occupancy_cli.report.terminal import render
+
+        out = StringIO()
+        render(self, Console(file=out, width=width, markup=False, highlight=False, emoji=False, no_color=True))
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+    def __rich_console__(self, console: Any, _options: Any) -> Iterator[Any]:
+        """What the command prints, for `rich.print` and rich's consoles."""
+        from occupancy_cli.report.terminal import renderables
+
+        yield from renderables(self, console)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from occupancy_cli.report.html.notebook import fragment
+
+        return str(fragment(self))
+
+
+def _needs(package: str, method: str) -> MissingDependencyError:
+    hint = f"Install it: python -m pip install {package}"
+    return MissingDependencyError(f"Report.{method} needs the package `{package}`", hint=hint)
 
 
 def json_text(part: Any, *, indent: int | None = None) -> str:

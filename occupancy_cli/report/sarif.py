@@ -1,7 +1,8 @@
 """A check as SARIF 2.1.0, which GitHub, Azure DevOps and editors read.
 
-Violations are errors, what cannot be decided is a warning, configs that are not in use are notes; what holds is left
-out. Fingerprints stay the same from run to run (`finding_text.fingerprint`), so that a reader tells new from known.
+Violations are errors, what cannot be decided is a warning; configs that are not in use, and what is allowed to be
+unknown, are notes; what holds is left out. Fingerprints stay the same from run to run (`finding_text.fingerprint`), so
+that a reader tells new from known.
 Form: OASIS, "Static Analysis Results Interchange Format (SARIF) Version 2.1.0".
 """
 
@@ -17,7 +18,7 @@ from occupancy_cli.report.schema import Finding, Report
 from occupancy_cli.report.visible_text import visible
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_LEVELS = {"violation": "error", "undecided": "warning", "note": "note"}
+_LEVELS = {"violation": "error", "undecided": "warning", "allowed": "note", "note": "note"}
 
 
 def render_sarif(report: Report) -> str:

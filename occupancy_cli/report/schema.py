@@ -12,9 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occupancy_cli.report.report import SCHEMA, Report, Scalar
+from occupancy_cli.report.part_values import Scalar
+from occupancy_cli.report.report import SCHEMA, Report
 
 if TYPE_CHECKING:
+    from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import (
         Anchor,
         Choice,
@@ -22,6 +24,19 @@ if TYPE_CHECKING:
         SingleSetting,
         SweepPoint,
         SweepSide,
+    )
+    from occupancy_cli.report.explain_parts import (
+        AccessCause,
+        Buffer,
+        MemoryAccess,
+        OperationRange,
+        OptionTried,
+        RegisterHolder,
+        RegisterLine,
+        RegisterUse,
+        SharedMemoryMap,
+        SourceText,
+        SpillLine,
     )
     from occupancy_cli.report.kernel_parts import (
         Config,
@@ -40,7 +55,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA",
+    "AccessCause",
     "Anchor",
+    "Buffer",
+    "CheckRun",
     "Choice",
     "Config",
     "ConfigTables",
@@ -53,13 +71,22 @@ __all__ = [
     "Kernel",
     "Launch",
     "Level",
+    "MemoryAccess",
     "NextCta",
     "Occupancy",
+    "OperationRange",
+    "OptionTried",
     "Recommendation",
+    "RegisterHolder",
+    "RegisterLine",
+    "RegisterUse",
     "Report",
     "Resources",
     "Scalar",
+    "SharedMemoryMap",
     "SingleSetting",
+    "SourceText",
+    "SpillLine",
     "SweepPoint",
     "SweepSide",
     "TableEntry",
@@ -75,6 +102,10 @@ MODULES = (
     "machine_parts",
     "occupancy_parts",
     "kernel_parts",
+    "explain_parts",
+    "check_parts",
+    "fit_parts",
+    "diff_parts",
     "choice_parts",
     "calculation_parts",
     "audit_parts",
@@ -103,10 +134,13 @@ def _adapter(part: str) -> Any:
     from pydantic import TypeAdapter
 
     names: dict[str, Any] = {}
+    homes = [vars(sys.modules[Report.__module__])]
     for module in MODULES:
-        names |= vars(import_module(f"occupancy_cli.report.{module}"))
-    home = vars(sys.modules[Report.__module__])
-    home.update({n: v for n, v in names.items() if isinstance(v, type) and n not in home})
+        homes.append(vars(import_module(f"occupancy_cli.report.{module}")))
+        names |= homes[-1]
+    parts = {n: v for n, v in names.items() if isinstance(v, type)}
+    for home in homes:
+        home.update({n: v for n, v in parts.items() if n not in home})
     return TypeAdapter(names.get(part, Report))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from occupancy_cli.report.report import Scalar
+from occupancy_cli.report.part_values import Scalar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +158,11 @@ class Knobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Skeleton:
-    """A spec that `init` drew up. `path` is the file written (null: none, `text` is to be printed); `to_fill` names
-    the places that are left to a person."""
+    """A spec that `init` drew up. `path` is the file written (null: none, `text` is to be printed); `guessed`
+    names the places whose values the source does not say, and `to_fill` those that are left to a person.
+    """
 
     path: str | None
     text: str = field(metadata={"prose": True})
-    to_fill: list[str]
+    to_fill: list[str] = field(default_factory=list)
+    guessed: list[str] = field(default_factory=list)

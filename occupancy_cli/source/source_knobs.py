@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,15 +146,19 @@ def python_files(root: Path) -> Iterator[Path]:
 
 
 def read_knobs(
-    root: Path, *, kernel: str | None = None, progress: Callable[[int, int, str], None] | None = None
+    root: Path,
+    *,
+    kernel: str | None = None,
+    files: Sequence[Path] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> SourceKnobs:
-    """The knobs of a file or of every Python file under a folder.
+    """The knobs of a file, or of every Python file under a folder (of `files` in it alone, where they are given).
 
     With `kernel`, only that kernel, its launches, and the variables and splits of the files those are in. Raises
     `InputError` when there is nothing to read or no such kernel.
     """
     reader = _Reader(root)
-    files = list(python_files(root))
+    files = list(python_files(root)) if files is None else files
     if not files:
         raise InputError("no Python file in it", where=str(root))
     with _collector_paused():

@@ -31,12 +31,21 @@ _MOST_FILES = 6
 
 
 def source_options(path: Path, kernel: str) -> SourceOptions:
-    """What the file at `path`, and the one it takes the kernel from, say of launches of `kernel`."""
+    """What the file at `path`, and the one it takes the kernel from, say of launches of `kernel` (`Ops.kernel`)."""
     try:
         stamp = path.stat()
     except OSError:
         return SourceOptions()
     return _read(path, kernel, stamp.st_mtime_ns, stamp.st_size)
+
+
+def parameter_names(path: Path, kernel: str) -> list[str]:
+    """The positional parameters of a kernel, in the order of its signature; none where its source is not found."""
+    for file, module, name in _definitions(path, kernel):
+        found = _KernelReader(file, module, name).parameters
+        if found:
+            return found
+    return []
 
 
 @functools.lru_cache(maxsize=256)
@@ -144,7 +153,8 @@ class _KernelReader:
         scope: ast.AST = self.module.tree
         *owners, name = kernel.split(".")
         for owner in owners:
-            inside = [n for n in ast.walk(scope) if isinstance(n, ast.ClassDef) and n.name == owner]
+            kinds = (ast.ClassDef, ast.FunctionDef)
+            inside = [n for n in ast.walk(scope) if isinstance(n, kinds) and n.name == owner]
             scope = inside[-1] if inside else scope
         names = {name} | ({self._made_from(name)} if not owners else set())
         found = [n for n in ast.walk(scope) if isinstance(n, ast.FunctionDef) and n.name in names]

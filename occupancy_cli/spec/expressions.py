@@ -189,6 +189,8 @@ def _name(node: ast.Name, names: set[str], fail: Callable[[str], ExpressionError
             known = f"; did you mean {' or '.join(close)}?" if close else ""
             raise fail(f"unknown name {name!r}{known}")
         value = env[name]
+        if value is None:
+            raise fail(f"{name} is not known here")
         if not isinstance(value, (int, float)):
             raise fail(f"{name} is {value!r}, not a number")
         return value

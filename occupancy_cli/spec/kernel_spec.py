@@ -7,15 +7,18 @@ kernel that it names is loaded by a worker process only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from occupancy_cli.errors import InputError, nearest
+from occupancy_cli.errors import InputError, nearest, unknown_name
 from occupancy_cli.model.launch_options import check_launch_option
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.yaml_reader import Document, KeyPath, dotted, load_yaml
@@ -42,28 +45,56 @@ TYPE_ALIASES = {
     "float8_e4m3fn": "fp8e4nv",
     "float8_e5m2": "fp8e5",
 }
-_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable")
-_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>$")
+DEVICE_FACTS = ("sm_count", "max_shared_bytes", "gpu_arch")
+"""Names that every expression of a spec may use: SMs, shared memory of a CTA, compute capability (120) of the GPU."""
+_UNION_TAGS = ("int", "float", "bool", "str", "Shape", "EachValue", "ConfigProduct", "ConfigTable", "Budgets")
+_building = threading.Lock()
+_DESCRIPTOR = re.compile(r"tensordesc<(?P<element>\w+)\[(?P<shape>[^\[\]]+)\]>$")
+_COMMA = re.compile(r",(?![^()]*\))")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 Scalar = Annotated[int | float | bool | str, Field(union_mode="smart")]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A part of a file that people write: a key that it does not know is an error."""
+
     # Built when first used: a run validates `KernelSpecFile`, which has the others inside it.
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 def canonical_type(text: str) -> str:
-    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64, 64]>`; ValueError if none."""
+    """A type as Triton writes it: `*bf16`, `i32`, `fp32`, `none` or `tensordesc<bf16[64,64]>`; ValueError if none.
+
+    The block shape of a descriptor may be of expressions: `tensordesc<bf16[BLOCK_M,2 * BLOCK_K]>`.
+    """
     given = text.strip()
     if given in ("none", "None"):
         return "none"
     if match := _DESCRIPTOR.match(given):
-        _element(match.group(1))
-        return re.sub(r"\s+", "", given)
+        axes = [_axis(text) for text in _COMMA.split(match["shape"])]
+        return f"tensordesc<{_element(match['element'])}[{','.join(axes)}]>"
     pointer = given.startswith("*")
     return ("*" if pointer else "") + _element(given[1:] if pointer else given)
+
+
+def _axis(text: str) -> str:
+    try:
+        parse_expression(text)
+    except InputError as bad:
+        raise ValueError(f"the block shape has {text.strip()!r}, which {bad.problem}") from None
+    return text.strip()
+
+
+def descriptor_shape(kind: str) -> tuple[str, ...]:
+    """The block shape in the canonical type of a descriptor, an expression an axis; empty for any other type."""
+    match = _DESCRIPTOR.match(kind)
+    return tuple(_COMMA.split(match["shape"])) if match else ()
+
+
+def with_shape(kind: str, axes: Sequence[int]) -> str:
+    """The type of a descriptor with this block shape in the place of its own."""
+    return f"{kind.partition('[')[0]}[{','.join(map(str, axes))}]>"
 
 
 def _element(name: str) -> str:
@@ -76,10 +107,10 @@ def _element(name: str) -> str:
     return name
 
 
-class Argument(_Strict):
+class Argument(Strict):
     """One run-time argument of the kernel (constexpr parameters are not listed here)."""
 
-    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[64, 64]>")
+    type: str = Field(description="*bf16, fp32, i32, none, tensordesc<bf16[BLOCK_M, 64]>")
     value: Scalar | None = Field(None, description="value or expression; needed for integers, since they specialize")
     align: int = Field(16, description="bytes that divide a pointer's address", ge=1, le=MAX_ALIGN)
     heuristic: bool = Field(False, description="set by @triton.heuristics; the value given here is checked against it")
@@ -90,14 +121,14 @@ class Argument(_Strict):
         return canonical_type(value)
 
 
-class Shape(_Strict):
+class Shape(Strict):
     """A number that the workload decides (batch, heads, ...)."""
 
     default: int | float
     help: str = ""
 
 
-class EachValue(_Strict):
+class EachValue(Strict):
     """Candidate values made by counting: `value` for every `name` from `from` to `to`."""
 
     name: Name = Field(alias="for")
@@ -106,10 +137,10 @@ class EachValue(_Strict):
     value: Scalar
 
 
-class Knob(_Strict):
+class Knob(Strict):
     """Something a person sets: an environment variable of the server, or a constexpr."""
 
-    default: int | float | bool
+    default: Scalar = Field(description="a number, or an expression over shapes, facts of the GPU and the knobs before")
     values: list[int | float | bool] | EachValue = Field(
         default_factory=list, description="what `recommend` may choose from"
     )
@@ -125,13 +156,13 @@ class Knob(_Strict):
         return name
 
 
-class ConfigProduct(_Strict):
+class ConfigProduct(Strict):
     """Every combination of the values given."""
 
     product: dict[Name, Annotated[list[int | float | bool | str], Field(min_length=1)]]
 
 
-class ConfigTable(_Strict):
+class ConfigTable(Strict):
     """JSON files from batch to config, as vLLM and SGLang ship them; the names in a file's name may be used too."""
 
     table: str = Field(
@@ -153,14 +184,14 @@ class ConfigTable(_Strict):
     )
 
 
-class Ragged(_Strict):
+class Ragged(Strict):
     """Iterations of a CTA whose request has `length` tokens, for `--lengths`; may use pid0, pid1, pid2 too."""
 
     axis: int = Field(0, ge=0, le=2, description="grid axis that counts requests")
     iterations: Scalar
 
 
-class Work(_Strict):
+class Work(Strict):
     """Work of one CTA, where the kernel's IR does not tell. Expressions may also use pid0, pid1, pid2."""
 
     iterations: Scalar | None = Field(None, description="iterations of the main loop of CTA (pid0, pid1, pid2)")
@@ -183,7 +214,7 @@ class Work(_Strict):
     pipeline_depth: Scalar | None = None
 
 
-class Launch(_Strict):
+class Launch(Strict):
     """One kernel and how it is launched."""
 
     kernel: str = Field(description="path/to/file.py:kernel (relative to this file) or package.module:kernel")
@@ -198,17 +229,55 @@ class Launch(_Strict):
     work: Work = Field(default_factory=Work.model_construct)
 
 
-class Budgets(_Strict):
+class Budgets(Strict):
     """What `occupancy check` holds the configs to, beside the shared-memory cap."""
 
+    gpus: list[str] = Field(default_factory=list, description="GPUs that these budgets are for; none: all")
+    configs: list[dict[Name, Any]] = Field(
+        default_factory=list, description="configs that they are for, by any of these values; none: all"
+    )
+    batches: list[int] = Field(
+        default_factory=list, description="batches that waves and time are looked at; none: the shape's own value"
+    )
+    fits: Literal["each", "one"] | None = Field(
+        None, description="each: every config in use must fit (the default); one: at least one of them must"
+    )
     max_shared_bytes: int | None = Field(None, ge=0)
     max_registers_per_thread: int | None = Field(None, ge=1)
     max_spill_bytes: int | None = Field(None, ge=0)
     min_ctas_per_sm: int | None = Field(None, ge=1)
     min_warps_per_sm: int | None = Field(None, ge=1)
+    min_wave_efficiency: float | None = Field(
+        None, gt=1, le=100, description="percent of the SMs' CTA slots that the launch keeps busy: 80"
+    )
+    max_predicted_time_us: float | None = Field(None, gt=0, description="of the launch and what follows it")
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _gpu_names(cls, value: Any) -> Any:
+        return gpu_names(value)
+
+    @field_validator("batches")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        if any(n < 1 for n in value):
+            raise ValueError(f"a batch is 1 or more, not {min(value)}")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "max_bank_conflict_ways" in value:
+            raise ValueError("max_bank_conflict_ways cannot be held: bank conflicts are not read from compiled kernels")
+        return value
 
 
-class Check(_Strict):
+def gpu_names(value: Any) -> Any:
+    """5090 and 12.0 are names of GPUs too, whatever YAML takes them for."""
+    return [str(v) if isinstance(v, (int, float)) else v for v in value] if isinstance(value, list) else value
+
+
+class Check(Strict):
     """What `occupancy check` looks at."""
 
     gpus: list[str] = Field(default_factory=list, description="GPUs whose cap must hold; default: the command's")
@@ -216,13 +285,14 @@ class Check(_Strict):
     @field_validator("gpus", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
-        """5090 and 12.0 are names of GPUs too, whatever YAML takes them for."""
-        return [str(v) if isinstance(v, (int, float)) else v for v in value] if isinstance(value, list) else value
+        return gpu_names(value)
 
     use: Literal["all"] | list[dict[Name, Any]] = Field(
         "all", description="the configs that are used: all, or those that match any of these values"
     )
-    budgets: Budgets = Field(default_factory=Budgets.model_construct)
+    budgets: Budgets | list[Budgets] = Field(
+        default_factory=Budgets.model_construct, description="budgets, or a list of them, of which a later one wins"
+    )
 
 
 class KernelSpecFile(Launch):
@@ -235,6 +305,10 @@ class KernelSpecFile(Launch):
     knobs: dict[Name, Knob] = Field(default_factory=dict)
     derived: dict[Name, Scalar] = Field(default_factory=dict, description="names computed in this order, per config")
     followed_by: list[Launch] = Field(default_factory=list, description="kernels launched after it, such as a combine")
+    in_use: dict[Name, Scalar | None] = Field(
+        default_factory=dict,
+        description="the setting that runs today, of knobs and configs, which a recommendation is compared with",
+    )
     tuned: bool = Field(False, description="the configs listed are an autotuner's, which drops what cannot launch")
     partials_bytes: Scalar | None = Field(None, description="memory for partial results of one launch")
     inputs: str | None = Field(
@@ -253,10 +327,15 @@ def load_spec(path: Path) -> tuple[KernelSpecFile, Document]:
     """Read and validate a spec; one `InputError` naming file, line, key, value and the nearest valid key."""
     document = load_yaml(path)
     _check_filled(document)
+    return checked_spec(document), document
+
+
+def checked_spec(document: Document) -> KernelSpecFile:
+    """A document as a spec, its expressions and launch options looked at too."""
     spec = validate(document)
     _check_expressions(spec, document)
     _check_options(spec, document)
-    return spec, document
+    return spec
 
 
 def _check_options(spec: KernelSpecFile, document: Document) -> None:
@@ -308,26 +387,35 @@ def validate(document: Document) -> KernelSpecFile:
         problem = f"schema is {data.get('schema')!r}" if "schema" in data else "the key `schema` is missing"
         raise InputError(problem, where=document.where(("schema",)), hint=f"This version reads `schema: {SCHEMA}`.")
     data = _expand(data)
-    _build()
+    build_models()
     try:
         return KernelSpecFile.model_validate(data)
     except ValidationError as bad:
-        raise _as_input_error(bad, document) from None
+        raise input_error(bad, document) from None
 
 
-def _build() -> None:
+def build_models() -> None:
     """Set the models up, once, without pydantic's plugins: to find some it reads what every installed package says."""
-    if KernelSpecFile.__pydantic_complete__:
-        return
-    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
-    try:
-        KernelSpecFile.model_rebuild()
-    finally:
-        if before is None:
-            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
-        else:
-            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+    with _building:  # of two threads the second would take the first's setting for the user's
+        if KernelSpecFile.__pydantic_complete__:
+            return
+        before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+        os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+        try:
+            KernelSpecFile.model_rebuild()
+        finally:
+            if before is None:
+                del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+            else:
+                os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
+
+
+def _new_lock() -> None:
+    global _building
+    _building = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)  # another thread of the parent may have held it
 
 
 def _expand(data: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +435,10 @@ def _copied(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     return [i for i in data[key] if isinstance(i, dict)]
 
 
-def _as_input_error(bad: ValidationError, document: Document) -> InputError:
+def input_error(bad: ValidationError, document: Document, root: type[BaseModel] | None = None) -> InputError:
+    """What pydantic found wrong with a document whose schema is `root` (None: a spec's), as one sentence."""
+    root = root or KernelSpecFile
+
     def place(error: Any) -> KeyPath:
         *inside, last = error["loc"] or ("",)
         # An unknown or missing key stands last, whatever its name looks like.
@@ -357,14 +448,14 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
 
     # A key that one member of a union does not know may be another member's own.
     every = bad.errors(include_url=False)
-    errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(place(e)[:-1])]
+    errors = [e for e in every if e["type"] != "extra_forbidden" or place(e)[-1] not in _keys_at(root, place(e)[:-1])]
     # Of a union's several complaints the one furthest inside speaks of what was meant.
     error = max(errors or every, key=lambda e: (len(e["loc"]), e["type"] == "extra_forbidden", e["type"] != "missing"))
     at = place(error)
     value = error.get("input")
     shown = "" if isinstance(value, (dict, list)) else f" (given: {str(value)[:60]!r})"
     if error["type"] == "extra_forbidden":
-        valid = _keys_at(at[:-1])
+        valid = _keys_at(root, at[:-1])
         close = nearest(str(at[-1]), valid)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"Valid keys: {', '.join(sorted(valid))}"
         return InputError(f"unknown key {at[-1]!r}", where=document.where(at), hint=hint)
@@ -376,7 +467,7 @@ def _as_input_error(bad: ValidationError, document: Document) -> InputError:
         return InputError(f"has {counts['actual_length']} values, {allowed} are needed", where=document.where(at))
     if error["type"] in ("literal_error", "model_type", "dict_type"):
         # Of a choice among several forms pydantic names one.
-        form, keys = _form_at(at), _keys_at(at)
+        form, keys = _form_at(root, at), _keys_at(root, at)
         if form or keys:
             form = form or f"a mapping with the keys {', '.join(keys)}"
             given = "a list" if isinstance(value, list) else repr(value)[:60]
@@ -389,16 +480,16 @@ def _is_union_tag(part: str) -> bool:
     return part in _UNION_TAGS or "[" in part
 
 
-def _keys_at(at: KeyPath) -> list[str]:
+def _keys_at(root: type[BaseModel], at: KeyPath) -> list[str]:
     """The valid keys of the mapping at `at`."""
-    return list(_fields_in(_models_at(at)))
+    return list(_fields_in(_models_at(root, at)))
 
 
-def _form_at(at: KeyPath) -> str:
+def _form_at(root: type[BaseModel], at: KeyPath) -> str:
     """What the schema says of the key at `at`, or of the list there; nothing for a name inside a mapping of names."""
     while at and isinstance(at[-1], int):
         at = at[:-1]
-    field = _fields_in(_models_at(at[:-1])).get(str(at[-1])) if at else None
+    field = _fields_in(_models_at(root, at[:-1])).get(str(at[-1])) if at else None
     if field is None:
         return ""
     if get_origin(field.annotation) is dict and not field.description:
@@ -406,9 +497,9 @@ def _form_at(at: KeyPath) -> str:
     return field.description or ""
 
 
-def _models_at(at: KeyPath) -> list[type[BaseModel]]:
+def _models_at(root: type[BaseModel], at: KeyPath) -> list[type[BaseModel]]:
     """What the value at `at` may be, by walking the models."""
-    models: list[type[BaseModel]] = [KernelSpecFile]
+    models: list[type[BaseModel]] = [root]
     for part in at:
         if isinstance(part, int):
             continue
@@ -431,34 +522,52 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [m for a in getattr(annotation, "__args__", ()) for m in _models_in(a)]
 
 
-def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
-    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
-
-    def parse(value: Any, at: KeyPath) -> None:
-        if isinstance(value, str):
-            parse_expression(value, document.where(at))
-
-    for name, value in spec.derived.items():
-        parse(value, ("derived", name))
-    parse(spec.partials_bytes, ("partials_bytes",))
+def _expressions(spec: KernelSpecFile) -> Iterator[tuple[Any, KeyPath]]:
+    """Every value of a spec that may be an expression, with its place; numbers among them, and what is not given."""
+    yield from ((value, ("derived", name)) for name, value in spec.derived.items())
+    yield spec.partials_bytes, ("partials_bytes",)
     for name, knob in spec.knobs.items():
+        yield knob.default, ("knobs", name, "default")
         if isinstance(knob.values, EachValue):
-            parse(knob.values.first, ("knobs", name, "values", "from"))
-            parse(knob.values.last, ("knobs", name, "values", "to"))
-            parse(knob.values.value, ("knobs", name, "values", "value"))
+            yield knob.values.first, ("knobs", name, "values", "from")
+            yield knob.values.last, ("knobs", name, "values", "to")
+            yield knob.values.value, ("knobs", name, "values", "value")
     if isinstance(spec.configs, ConfigTable):
-        for name, value in spec.configs.values.items():
-            parse(value, ("configs", "values", name))
+        yield from ((value, ("configs", "values", name)) for name, value in spec.configs.values.items())
     launches: list[tuple[Launch, KeyPath]] = [(spec, ())]
     launches += [(launch, ("followed_by", i)) for i, launch in enumerate(spec.followed_by)]
     for launch, at in launches:
-        for i, axis in enumerate(launch.grid or []):
-            parse(axis, (*at, "grid", i))
+        yield from ((axis, (*at, "grid", i)) for i, axis in enumerate(launch.grid or ()))
+        yield from ((a.value, (*at, "arguments", name, "value")) for name, a in launch.arguments.items())
         for name, argument in launch.arguments.items():
-            parse(argument.value, (*at, "arguments", name, "value"))
+            yield from ((axis, (*at, "arguments", name, "type")) for axis in descriptor_shape(argument.type))
         for key, value in launch.work.model_dump(exclude_none=True).items():
-            if isinstance(value, dict):
-                for inner, text in value.items():
-                    parse(text, (*at, "work", key, inner))
-            else:
-                parse(value, (*at, "work", key))
+            inner = value.items() if isinstance(value, dict) else ()
+            yield from ((text, (*at, "work", key, name)) for name, text in inner)
+            if not isinstance(value, dict):
+                yield value, (*at, "work", key)
+
+
+def names_in_expressions(spec: KernelSpecFile) -> frozenset[str]:
+    """Every name that an expression of the spec reads, in constexprs too."""
+    texts = [value for value, _ in _expressions(spec)]
+    texts += [value for launch in (spec, *spec.followed_by) for value in launch.constexprs.values()]
+    found: set[str] = set()
+    for text in texts:
+        if isinstance(text, str):
+            with contextlib.suppress(InputError):  # a text of a constexpr that is no expression
+                found |= parse_expression(text).names
+    return frozenset(found)
+
+
+def _check_expressions(spec: KernelSpecFile, document: Document) -> None:
+    """Parse every expression once, so that a spec is refused as a whole and at the right line."""
+    for value, at in _expressions(spec):
+        if isinstance(value, str):
+            parse_expression(value, document.where(at))
+    for name, knob in spec.knobs.items():
+        if isinstance(knob.default, str):
+            valid = {*spec.shapes, *spec.knobs, *DEVICE_FACTS} - {name}
+            for used in sorted(parse_expression(knob.default).names - valid):
+                where = document.where(("knobs", name, "default"))
+                raise unknown_name("shape, knob or fact of the GPU", used, valid, where=where)

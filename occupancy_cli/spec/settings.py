@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from occupancy_cli.errors import InputError
@@ -14,6 +15,16 @@ from occupancy_cli.spec.kernel_spec import Knob, Shape
 
 Value = int | float | bool | str
 LIST_LIMIT = 4096
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A knob's default that is an expression: its value is known where the shapes are, at a point."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -96,14 +107,23 @@ def shape_settings(shapes: Mapping[str, int | float | Shape]) -> dict[str, Setti
 
 
 def knob_settings(
-    knobs: Mapping[str, Knob], environ: Mapping[str, str], *, ignore_environment: bool = False
+    knobs: Mapping[str, Knob],
+    environ: Mapping[str, str],
+    in_use: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    ignore_environment: bool = False,
 ) -> dict[str, Setting]:
-    """Each knob's value: its environment variable where that is set, else the spec's default."""
+    """Each knob's value: its environment variable where that is set, else what the spec says runs today (`in_use`),
+    else its default."""
     settings = {}
     for name, knob in knobs.items():
         given = None if ignore_environment or knob.env is None else environ.get(knob.env)
+        if given is None and name in in_use:
+            settings[name] = Setting((in_use[name],), "in_use")
+            continue
         if given is None:
-            settings[name] = Setting((knob.default,), "spec default")
+            default = Formula(knob.default) if isinstance(knob.default, str) else knob.default
+            settings[name] = Setting((default,), "spec default")
             continue
         value = parse_value(given)
         finite = not isinstance(value, float) or math.isfinite(value)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from report_schema import valid_report
-from split_sum import FormulaTimer, machine, write_kernel
 from typer.testing import CliRunner
 
 from occupancy_cli.answers.calibrate import SCHEMA, calibrate, read_calibration, spread
@@ -32,6 +31,7 @@ from occupancy_cli.model.split_rules import (
     target_floor,
 )
 from occupancy_cli.plan.kernel_input import read_kernel_input
+from testing.split_sum import FormulaTimer, machine, write_kernel
 
 H200 = load_gpu("h200")
 
@@ -64,6 +64,7 @@ def measured(spec: Path) -> Path:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_calibration_brings_predictions_to_the_times(spec: Path, measured: Path) -> None:
     with service() as one:
         fitted = calibrate(read_times(measured), read_kernel_input(str(spec)), H200, one)
@@ -82,6 +83,7 @@ def test_calibration_brings_predictions_to_the_times(spec: Path, measured: Path)
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_comparison_knows_the_best(spec: Path, measured: Path) -> None:
     with service() as one:
         found = compare(read_times(measured), read_kernel_input(str(spec)), H200, one)
@@ -102,6 +104,7 @@ def test_comparison_knows_the_best(spec: Path, measured: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_times_of_something_else_are_refused(spec: Path, measured: Path) -> None:
     times = read_times(measured)
     given = read_kernel_input(str(spec))
@@ -122,6 +125,7 @@ def test_times_of_something_else_are_refused(spec: Path, measured: Path) -> None
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
     out = tmp_path / "calibration.yaml"
     result = CliRunner().invoke(app, ["calibrate", str(measured), "-o", str(out)])
@@ -235,3 +239,55 @@ def test_spread_takes_both_ends() -> None:
     ]
     chosen = [m.candidate.launches[0].shape.programs for m in spread(rows, 4)]
     assert chosen == [1, 7, 14, 20]  # places 0, 6.33 -> 6, 12.67 -> 13, 19 of 1 .. 20
+
+
+TWO_WAYS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def constant(out_ptr, SPLITS: tl.constexpr):
+    tl.store(out_ptr + tl.program_id(0) * SPLITS + tl.program_id(1), 1.0)
+
+
+@triton.jit
+def argument(out_ptr, splits):
+    tl.store(out_ptr + tl.program_id(0) * splits + tl.program_id(1), 1.0)
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_a_knob_that_is_a_constexpr_is_compared_like_one_that_is_an_argument(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(TWO_WAYS)
+    found = {}
+    for name, arguments in (("constant", ""), ("argument", ", splits: {type: i32, value: SPLITS}")):
+        spec = tmp_path / f"{name}.yaml"
+        spec.write_text(
+            f"schema: occupancy/kernel-spec/1\nkernel: k.py:{name}\nshapes: {{batch: 8}}\n"
+            "knobs: {SPLITS: {default: 3, values: [2, 4]}}\nderived: {nsplit: SPLITS}\n"
+            f'arguments: {{out_ptr: "*fp32"{arguments}}}\nconfigs: [{{num_warps: 4}}]\ngrid: [batch, SPLITS]\n'
+        )
+        with service() as one:
+            header = {
+                "schema": "occupancy/times/1", "kernel": spec.name, "gpu": "h200-sxm", "device": "NVIDIA H200",
+                "source_sha256": "", "compute_capability": "9.0", "sm_count": 132, "triton": one.triton, "ptxas": "12",
+                "torch": "2", "l2": "warm", "cold": False, "launches_per_replay": 1, "replays": 1,
+                "identity": ["batch", "SPLITS", "nsplit", "num_warps"],
+            }  # fmt: skip
+            rows = [
+                {"batch": b, "SPLITS": s, "nsplit": s, "num_warps": 4, "grid": [b, s], "us_total": b + 3.0 / s}
+                for b in (8, 64)
+                for s in (2, 4)
+            ]
+            times = tmp_path / f"{name}.jsonl"
+            times.write_text("".join(json.dumps(line) + "\n" for line in (header, *rows)))
+            found[name] = compare(read_times(times), read_kernel_input(str(spec)), H200, one)
+    constant, argument = found["constant"], found["argument"]
+    assert (constant.configs, constant.cases) == (argument.configs, argument.cases) == (1, 2)
+    # One config at each batch: two groups. The default of 3 was not measured, so the split below it, 2, stands for it:
+    # 8 + 1.5 over 8 + 0.75 is 8.57 % more at batch 8.
+    default = {name: next(r for r in each.splits if r.name == "the default") for name, each in found.items()}
+    assert default["constant"] == default["argument"]
+    assert default["constant"].groups == 2 and default["constant"].worst == pytest.approx(100 * (9.5 / 8.75 - 1))

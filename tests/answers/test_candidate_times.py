@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from launch_oracle import alike, score
-from split_sum import SPEC, write_kernel
 
 from occupancy_cli.answers.analyze import compile_points
-from occupancy_cli.answers.candidate_times import CandidateTimes, choose, compile_tables
+from occupancy_cli.answers.candidate_choice import choose
+from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
 from occupancy_cli.answers.recommend import Workload, candidate_of, candidate_points
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.result_cache import ResultCache
@@ -24,6 +24,7 @@ from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.point_table import candidate_tables
 from occupancy_cli.plan.points import prepare
 from occupancy_cli.spec.settings import parse_settings
+from testing.split_sum import SPEC, write_kernel
 
 H200 = load_gpu("h200")
 SPLIT = "  split: {tiles: tiles, tiles_per_split: tiles_per_split, axis: 1}\n"
@@ -46,6 +47,7 @@ def service() -> Iterator[CompileService]:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(("said", "cold"), [("split", True), ("nothing said", False), ("lengths", False)])
 def test_points_together_are_timed_as_alone(said: str, cold: bool, tmp_path: Path, service: CompileService) -> None:
     write_kernel(tmp_path)
@@ -95,6 +97,7 @@ def test_points_together_are_timed_as_alone(said: str, cold: bool, tmp_path: Pat
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_iterations_come_from_the_ir_where_the_spec_has_none(tmp_path: Path, service: CompileService) -> None:
     """`for tile in range(tiles_per_split)`: every CTA runs it so often, the combine kernel nsplit times."""
     write_kernel(tmp_path)

@@ -159,6 +159,7 @@ def test_the_schema_is_strict(tmp_path: Path, old: str, new: str, says: str) -> 
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_each_entry_is_checked_on_the_gpu_its_file_names() -> None:
     done = run("check", "grouped_gemm.yaml", "--format", "json")
     findings = json.loads(done.stdout)["findings"]
@@ -176,6 +177,7 @@ def test_each_entry_is_checked_on_the_gpu_its_file_names() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_gpu_asked_for_takes_the_place_of_those_named() -> None:
     done = run("check", "grouped_gemm.yaml", "--gpu", "rtx-pro-6000", "--format", "json")
     assert done.returncode == 1
@@ -192,6 +194,7 @@ def test_a_gpu_asked_for_takes_the_place_of_those_named() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_equal_launches_of_several_tables_are_one_compile() -> None:
     (tables,) = report("analyze", "grouped_gemm.yaml", "--gpu", "rtx-pro-6000")["tables"]
     assert (tables["files"], len(tables["entries"]), tables["specializations"]) == (4, 8, 4)
@@ -203,6 +206,7 @@ def test_equal_launches_of_several_tables_are_one_compile() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_what_does_not_fit_is_replaced_by_what_does() -> None:
     by_command = {}
     for command in ("analyze", "recommend"):
@@ -217,6 +221,7 @@ def test_what_does_not_fit_is_replaced_by_what_does() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_batch_asked_for_picks_the_nearest_entry_of_each_file() -> None:
     (tables,) = report("analyze", "grouped_gemm.yaml", "--gpu", "5090", "--batch", "300")["tables"]
     picked = {e["device"]: (e["entry"], e["at"]) for e in tables["entries"]}
@@ -229,6 +234,7 @@ def test_a_batch_asked_for_picks_the_nearest_entry_of_each_file() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_values_that_the_launcher_changes_and_names_no_kernel_has(tmp_path: Path) -> None:
     config = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 1, "num_warps": 4}
     folder = tmp_path / "tables"

@@ -15,14 +15,12 @@ import pytest
 from fake_cuda import FakeNvml
 from locations import ROOT
 from report_schema import valid_report
-from split_sum import FormulaTimer, formula_us, machine, write_kernel
 
 from occupancy_cli.answers.measure import Measured, measure, reported
 from occupancy_cli.answers.times_file import read_times
 from occupancy_cli.cli.measure_command import parse_seconds
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import ArgumentValue, KernelSource
-from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.device import launch_worker
 from occupancy_cli.device.gpu_state import GpuState
 from occupancy_cli.device.launch_messages import Launch, LaunchedKernel, Method, Open, Time
@@ -30,28 +28,30 @@ from occupancy_cli.device.launch_timing import Launcher
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input, shipped_specs
-from occupancy_cli.spec.settings import parse_settings
+from testing.split_sum import FormulaTimer, formula_us, machine, write_kernel
 
 
-def run(spec: Path, out: Path, timer: FormulaTimer, *sets: str, processes: int = 0, **options: Any) -> Measured:
-    with CompileService(limits=Limits(120, 0), jobs=2) as service:
-        return measure(
-            read_kernel_input(str(spec)),
-            load_gpu("h200"),
-            service,
-            machine(timer, processes),
-            parse_settings(sets),
-            out,
-            kernel_text=str(spec),
-            today=lambda: "2026-01-02",
-            **options,
-        )
+def run(
+    service: CompileService, spec: Path, out: Path, timer: FormulaTimer, *, processes: int = 0, **options: Any
+) -> Measured:
+    return measure(
+        read_kernel_input(str(spec)),
+        load_gpu("h200"),
+        service,
+        machine(timer, processes),
+        {},
+        out,
+        kernel_text=str(spec),
+        today=lambda: "2026-01-02",
+        **options,
+    )
 
 
 @pytest.mark.compiles
-def test_points_and_rows(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_points_and_rows(tmp_path: Path, service: CompileService) -> None:
     spec, out, timer = write_kernel(tmp_path), tmp_path / "times.jsonl", FormulaTimer()
-    done = run(spec, out, timer, batches=(8, 4))
+    done = run(service, spec, out, timer, batches=(8, 4))
     # 2 batches x 2 configs x nsplit 1..4; TARGET's default 16 is nsplit 2 at batch 8 and 4 at batch 4, both among them.
     assert (done.written, done.known, done.left, done.failed) == (16, 0, 0, {})
     times = read_times(out)
@@ -67,15 +67,16 @@ def test_points_and_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_resume_after_an_interrupt(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_resume_after_an_interrupt(tmp_path: Path, service: CompileService) -> None:
     spec, out, timer = write_kernel(tmp_path), tmp_path / "times.jsonl", FormulaTimer()
     timer.stop_after = 3
-    done = run(spec, out, timer, batches=(8,))
+    done = run(service, spec, out, timer, batches=(8,))
     assert done.interrupted and done.written == 3 and reported(done, load_gpu("h200"), "3.9.0").exit_code == 130
     with out.open("a") as file:
         file.write('{"batch": 8, "us_to')  # the machine stopped in the middle of a line
     again = FormulaTimer()
-    done = run(spec, out, again, batches=(8,))
+    done = run(service, spec, out, again, batches=(8,))
     assert (done.known, done.written, len(again.asked)) == (3, 5, 5)
     report = reported(done, load_gpu("h200"), "3.9.0")
     assert valid_report(report.to_json())["measurement"]["known"] == 3 and report.exit_code == 0
@@ -84,64 +85,71 @@ def test_resume_after_an_interrupt(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_another_measurement_is_not_mixed_in(tmp_path: Path) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
-    run(spec, out, FormulaTimer(), batches=(8,))
-    with pytest.raises(InputError, match="the file has cold False, this measurement True"):
-        run(spec, out, FormulaTimer(), batches=(8,), method=Method(cold=True))
+    with CompileService(jobs=1) as one:
+        run(one, spec, out, FormulaTimer(), batches=(8,))
+        with pytest.raises(InputError, match="the file has cold False, this measurement True"):
+            run(one, spec, out, FormulaTimer(), batches=(8,), method=Method(cold=True))
     source = spec.with_suffix(".py")
     source.write_text(source.read_text() + "\n# changed\n")
-    with pytest.raises(InputError, match="source_sha256"):
-        run(spec, out, FormulaTimer(), batches=(8,))
+    with CompileService(jobs=1) as another, pytest.raises(InputError, match="source_sha256"):
+        run(another, spec, out, FormulaTimer(), batches=(8,))
 
 
 @pytest.mark.compiles
-def test_a_shared_gpu_is_refused_or_marked(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_a_shared_gpu_is_refused_or_marked(tmp_path: Path, service: CompileService) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
     with pytest.raises(InputError, match="2 other processes compute on NVIDIA H200"):
-        run(spec, out, FormulaTimer(), batches=(8,), processes=2)
+        run(service, spec, out, FormulaTimer(), batches=(8,), processes=2)
     assert not out.exists()
-    done = run(spec, out, FormulaTimer(), batches=(8,), processes=2, allow_shared=True)
+    done = run(service, spec, out, FormulaTimer(), batches=(8,), processes=2, allow_shared=True)
     assert done.marked == done.written == 8
     usable, notes = read_times(out).usable()
     assert usable == [] and notes == ["8 of 8 points left out: other processes were on the GPU"]
 
 
 @pytest.mark.compiles
-def test_throttled_points_are_marked(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_throttled_points_are_marked(tmp_path: Path, service: CompileService) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
-    done = run(spec, out, FormulaTimer(throttled=("power cap",)), batches=(8,), nsplits=(1,))
+    done = run(service, spec, out, FormulaTimer(throttled=("power cap",)), batches=(8,), nsplits=(1,))
     assert done.marked == done.written == 2  # nsplit 1 of both configs
     assert {r.figures.throttled for r in read_times(out).rows} == {("power cap",)}
 
 
 @pytest.mark.compiles
-def test_a_failed_launch_costs_its_points_alone(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_a_failed_launch_costs_its_points_alone(tmp_path: Path, service: CompileService) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
-    done = run(spec, out, FormulaTimer(fails={256: "RuntimeError: an illegal memory access"}), batches=(8,))
+    done = run(service, spec, out, FormulaTimer(fails={256: "RuntimeError: an illegal memory access"}), batches=(8,))
     assert done.failed == {"RuntimeError: an illegal memory access": 4} and done.written == 4
 
 
 @pytest.mark.compiles
-def test_a_budget_takes_the_most_telling_points_first(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_a_budget_takes_the_most_telling_points_first(tmp_path: Path, service: CompileService) -> None:
     spec, out, timer = write_kernel(tmp_path), tmp_path / "times.jsonl", FormulaTimer()
-    done = run(spec, out, timer, batches=(8, 64), budget_s=1000.0)
+    done = run(service, spec, out, timer, batches=(8, 64), budget_s=1000.0)
     assert done.written == 16
     # Each BLOCK is one binary (no tiles_per_split is 1 or a multiple of 16 but 4096 / 256 = 16 at nsplit 1: a third).
     first = [(v["BLOCK"], v["batch"] * v["nsplit"]) for _, v in timer.asked[:6]]
     assert sorted(first[:3]) == [(256, 8), (256, 16), (512, 8)]  # the smallest launch of each
     assert sorted(first[3:]) == [(256, 64), (256, 256), (512, 256)]  # the largest
     out.unlink()
-    done = run(spec, out, FormulaTimer(), batches=(8,), budget_s=0.0)
+    done = run(service, spec, out, FormulaTimer(), batches=(8,), budget_s=0.0)
     assert done.written == 0 and done.left == 8
 
 
 @pytest.mark.compiles
-def test_a_spec_without_inputs(kernel_file: Path, tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_a_spec_without_inputs(kernel_file: Path, tmp_path: Path, service: CompileService) -> None:
     path = kernel_file.parent / "small.yaml"
     path.write_text("schema: occupancy/kernel-spec/1\nkernel: small.py:plain\narguments: {x_ptr: '*fp32', n: i32}\n")
     with pytest.raises(InputError, match="does not say how to make the kernel's tensors"):
-        run(path, tmp_path / "times.jsonl", FormulaTimer())
+        run(service, path, tmp_path / "times.jsonl", FormulaTimer())
 
 
 def test_files_that_are_no_times(tmp_path: Path) -> None:
@@ -159,9 +167,10 @@ def test_files_that_are_no_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_bad_rows_are_named_and_gzip_is_read(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_bad_rows_are_named_and_gzip_is_read(tmp_path: Path, service: CompileService) -> None:
     spec, out = write_kernel(tmp_path), tmp_path / "times.jsonl"
-    run(spec, out, FormulaTimer(), batches=(8,), nsplits=(1,))
+    run(service, spec, out, FormulaTimer(), batches=(8,), nsplits=(1,))
     text = out.read_text()
     packed = tmp_path / "times.jsonl.gz"
     packed.write_bytes(gzip.compress(text.encode()))
@@ -393,8 +402,9 @@ def test_a_launcher_outlives_what_its_process_does(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize("path", shipped_specs(), ids=lambda p: p.stem)
-def test_inputs_of_shipped_kernels_fit_their_specs(path: Path) -> None:
+def test_inputs_of_shipped_kernels_fit_their_specs(path: Path, service: CompileService) -> None:
     """Every pointer argument gets a tensor of its type, 16-byte aligned, and every stride is the spec's."""
     torch = pytest.importorskip("torch")
     import os
@@ -404,8 +414,7 @@ def test_inputs_of_shipped_kernels_fit_their_specs(path: Path) -> None:
     given = read_kernel_input(str(ROOT / path))
     names = {"bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float8_e4m3fn", "i32": "int32", "i64": "int64"}
     small = {"batch": 3, "N": 256, "K": 128, "max_length": 256, "topk": 8 if "moe" in path.stem else 128}
-    with CompileService(limits=Limits(120, 0), jobs=1) as service:
-        kernel = prepare(given, load_gpu("h200"), service.describe, {}, os.environ)
+    kernel = prepare(given, load_gpu("h200"), service.describe, {}, os.environ)
     settings = {n: small.get(n, s.values[0]) for n, s in kernel.settings.items()}
     point = make_point(kernel, load_gpu("h200"), settings, kernel.configs[0], {}, None)
     assert given.spec.inputs is not None

@@ -14,7 +14,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.report import schema
 from occupancy_cli.report.emit import emitted
 
-pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton, pytest.mark.usefixtures("shipped_compiled")]
 
 
 def run(*arguments: str) -> str:
@@ -26,7 +26,7 @@ def run(*arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> schema.Report:
+def report(shipped_compiled: None) -> schema.Report:
     """Batches 80 and 96 of the shipped kernel on the default GPU, with few configs to keep it quick."""
     return schema.report_from_json(run("recommend", "--batch", "80,96", "--set", "num_warps=8", "--format", "json"))
 

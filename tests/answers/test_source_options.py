@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from locations import ROOT
 
-pytestmark = pytest.mark.compiles
+pytestmark = [pytest.mark.compiles, pytest.mark.one_triton]
 
 HEAD = "import triton\nimport triton.language as tl\n"
 BODY = """
@@ -114,6 +114,29 @@ def small(configs, named_args, **kwargs):
     assert [f["config"]["BLOCK"] for f in findings if f["rule"] == "shared-memory-cap"] == [128, 256]
 
 
+def test_recommend_tries_what_the_kernel_keeps(tmp_path: Path) -> None:
+    tuner = """
+def wide_for_many(configs, named_args, **kwargs):
+    return [c for c in configs if (c.kwargs["BLOCK"] > 128) == (named_args["n"] > 4096)]
+
+
+@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 128, 256)], ["n"],
+                 prune_configs_by={"early_config_prune": wide_for_many})"""
+    (tmp_path / "k.py").write_text(HEAD + tuner + BODY)
+    spec = SPEC.replace("constexprs: {BLOCK: 256}\n", "configs: autotune\n").replace("n: 4096", "n: 4096, batch: 4096")
+    (tmp_path / "k.yaml").write_text(spec.replace("value: n}", "value: batch}") + "work: {iterations: 1}\n")
+    done = run("recommend", "k.yaml", "--batch", "4096,8192", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    tried = [sorted(c["BLOCK"] for c in each["launchable"]) for each in report["recommendations"]]
+    assert tried == [[64, 128], [256]]
+    assert "prune_configs_by leaves out 3 of 6 candidates" in report["notes"]
+    # What --set asks for is tried, whatever warps the autotuner's configs have.
+    asked = run("analyze", "k.yaml", "--set", "num_warps=2", "--format", "json", cwd=tmp_path)
+    notes = [config["notes"] for config in kernel_of(asked)["configs"]]
+    assert [len(each) for each in notes] == [0, 0, 1]
+
+
 def test_a_notebook_is_a_module_of_its_definitions(tmp_path: Path) -> None:
     cells = [HEAD, "%time x = 1\nraise SystemExit(3)", "SIZE = tl.constexpr(64)\nunused = open('/nonexistent')"]
     cells.append(BODY.replace("* BLOCK +", "* BLOCK * SIZE // 64 +"))
@@ -122,3 +145,39 @@ def test_a_notebook_is_a_module_of_its_definitions(tmp_path: Path) -> None:
     done = run("analyze", "my book.ipynb:add", *FLAGS, "--set", "BLOCK=64", "--format", "json", cwd=tmp_path)
     (config,) = kernel_of(done)["configs"]
     assert config["resources"]["registers_per_thread"] > 0
+
+
+MADE = """
+def make(width, dtype):
+    WIDTH = tl.constexpr(width)
+    DTYPE = tl.constexpr(dtype)
+
+    @triton.jit
+    def kernel(x, out, n):
+        i = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+        tl.store(out + i, tl.load(x + i, mask=i < n).to(DTYPE), mask=i < n)
+
+    def launch(x, out, n):
+        kernel[(n // width,)](x, out, n, num_warps=2)
+
+    return launch
+"""
+
+
+@pytest.mark.one_triton
+def test_a_kernel_that_a_function_makes(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(HEAD + MADE)
+    (tmp_path / "k.yaml").write_text(
+        SPEC.replace("k.py:add", "k.py:make(512, tl.float16).kernel").replace("constexprs: {BLOCK: 256}\n", "")
+        .replace("BLOCK", "512")
+    )  # fmt: skip
+    kernel = kernel_of(run("analyze", "k.yaml", "--format", "json", cwd=tmp_path))
+    (config,) = kernel["configs"]
+    assert (config["resources"]["threads_per_cta"], config["launch"]["grid"]) == (64, [8])
+    assert kernel["notes"][0].startswith("launched in k.py:14 with num_warps 2")
+    # Its name alone says what is missing.
+    done = run("analyze", "k.py:kernel", *FLAGS, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (
+        "made inside the function make (line 9)" in done.stderr and "make(width=..., dtype=...).kernel" in done.stderr
+    )

@@ -15,7 +15,6 @@ from occupancy_cli.answers.verify import Verification, reported, verify
 from occupancy_cli.cli import options as cli
 from occupancy_cli.cli.app import app
 from occupancy_cli.compile.compile_service import CompileService
-from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.device.cuda_driver import CudaDevice, DriverError, pci_bus_id
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import load_gpu
@@ -47,21 +46,21 @@ def exit_code(found: Verification) -> int:
     return reported(found, load_gpu("h200")).exit_code
 
 
-def verified(spec: Path, driver: FakeCuda, *sets: str) -> Verification:
-    with CompileService(limits=Limits(120, 0), jobs=2) as service:
-        return verify(
-            read_kernel_input(str(spec)),
-            load_gpu("h200"),
-            service,
-            parse_settings(sets),
-            device=lambda: CudaDevice(0, driver),
-        )
+def verified(service: CompileService, spec: Path, driver: FakeCuda, *sets: str) -> Verification:
+    return verify(
+        read_kernel_input(str(spec)),
+        load_gpu("h200"),
+        service,
+        parse_settings(sets),
+        device=lambda: CudaDevice(0, driver),
+    )
 
 
 @pytest.mark.compiles
-def test_equal_figures_pass(spec_file: Path) -> None:
+@pytest.mark.one_triton
+def test_equal_figures_pass(spec_file: Path, service: CompileService) -> None:
     driver = FakeCuda()
-    found = verified(spec_file, driver)
+    found = verified(service, spec_file, driver)
     # 4 configs (BLOCK 64, 128 x 2, 4 warps), one specialization: n = 4096 is a multiple of 16.
     assert len(found.launches) == 4
     assert {launch.specialization for launch in found.launches} == {"multiples of 16"}
@@ -77,8 +76,9 @@ def test_equal_figures_pass(spec_file: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_each_specialization_is_compared(spec_file: Path) -> None:
-    found = verified(spec_file, FakeCuda(), "n=1,17,4096", "BLOCK=64", "num_warps=2")
+@pytest.mark.one_triton
+def test_each_specialization_is_compared(spec_file: Path, service: CompileService) -> None:
+    found = verified(service, spec_file, FakeCuda(), "n=1,17,4096", "BLOCK=64", "num_warps=2")
     assert sorted(launch.specialization for launch in found.launches) == [
         "multiples of 16",
         "n=1",
@@ -87,20 +87,22 @@ def test_each_specialization_is_compared(spec_file: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_a_declared_heuristic_makes_launches_of_one_class_one_compile(spec_file: Path) -> None:
+@pytest.mark.one_triton
+def test_a_declared_heuristic_makes_launches_of_one_class_one_compile(spec_file: Path, service: CompileService) -> None:
     sets = ("n=4096,8192", "BLOCK=64", "num_warps=2")
     # What EVEN comes to is known to the kernel alone: each n is a compile of its own.
-    assert len(verified(spec_file, FakeCuda(), *sets).launches) == 2
+    assert len(verified(service, spec_file, FakeCuda(), *sets).launches) == 2
     text = spec_file.read_text()
     spec_file.write_text(text + "constexprs: {EVEN: n % BLOCK == 0}\n")
-    found = verified(spec_file, FakeCuda(), *sets)
+    found = verified(service, spec_file, FakeCuda(), *sets)
     assert len(found.launches) == 1 and exit_code(found) == 0
     spec_file.write_text(text + "constexprs: {EVEN: false}\n")
-    (launch,) = verified(spec_file, FakeCuda(), *sets).launches
+    (launch,) = verified(service, spec_file, FakeCuda(), *sets).launches
     assert "the kernel's heuristic gives EVEN = True, the spec says False" in launch.problem
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize(
     ("change", "figure"),
     [
@@ -110,20 +112,23 @@ def test_a_declared_heuristic_makes_launches_of_one_class_one_compile(spec_file:
         ("ctas", "CTAs/SM"),
     ],
 )
-def test_a_difference_fails_with_both_values(spec_file: Path, change: str, figure: str) -> None:
-    found = verified(spec_file, FakeCuda(**{change: 1}), "BLOCK=64", "num_warps=2")
+def test_a_difference_fails_with_both_values(
+    spec_file: Path, change: str, figure: str, service: CompileService
+) -> None:
+    found = verified(service, spec_file, FakeCuda(**{change: 1}), "BLOCK=64", "num_warps=2")
     assert exit_code(found) == 1
     (difference,) = found.launches[0].differences
     assert difference.name == figure and difference.driver == difference.model + 1
 
 
 @pytest.mark.compiles
-def test_over_the_cap_is_refused_by_both(tmp_path: Path) -> None:
+@pytest.mark.one_triton
+def test_over_the_cap_is_refused_by_both(tmp_path: Path, service: CompileService) -> None:
     """A tile that needs more than 232,448 bytes: the model says 0 CTAs/SM, the driver refuses the attribute."""
     (tmp_path / "large.py").write_text(LARGE)
     (tmp_path / "large.yaml").write_text(LARGE_SPEC)
     driver = FakeCuda()
-    found = verified(tmp_path / "large.yaml", driver)
+    found = verified(service, tmp_path / "large.yaml", driver)
     (launch,) = found.launches
     assert driver.refused == 1
     assert launch.figures[-1].model == launch.figures[-1].driver == 0
@@ -131,8 +136,9 @@ def test_over_the_cap_is_refused_by_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_clusters_are_shown_and_not_judged(spec_file: Path) -> None:
-    found = verified(spec_file, FakeCuda(), "BLOCK=128", "num_warps=2", "num_ctas=2")
+@pytest.mark.one_triton
+def test_clusters_are_shown_and_not_judged(spec_file: Path, service: CompileService) -> None:
+    found = verified(service, spec_file, FakeCuda(), "BLOCK=128", "num_warps=2", "num_ctas=2")
     clusters = found.launches[0].figures[-1]
     assert clusters.name == "clusters on the GPU, at most"
     assert clusters.driver < clusters.model and clusters.equal  # 120 of 132 SMs in the fake driver
@@ -140,13 +146,15 @@ def test_clusters_are_shown_and_not_judged(spec_file: Path) -> None:
 
 
 @pytest.mark.compiles
-def test_what_does_not_compile_is_not_decided(spec_file: Path) -> None:
-    found = verified(spec_file, FakeCuda(), "BLOCK=63", "num_warps=2")
+@pytest.mark.one_triton
+def test_what_does_not_compile_is_not_decided(spec_file: Path, service: CompileService) -> None:
+    found = verified(service, spec_file, FakeCuda(), "BLOCK=63", "num_warps=2")
     assert exit_code(found) == 2
     assert "power of 2" in found.launches[0].problem
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_command_line(spec_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeCuda(registers=2)
     load = ctypes.CDLL

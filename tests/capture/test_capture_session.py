@@ -183,6 +183,7 @@ def test_launches_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     assert beyond.launches == 13
 
 
+@pytest.mark.one_triton
 def test_a_folder_is_replaced_only_if_nobody_touched_it(tmp_path: Path) -> None:
     out = tmp_path / "captured"
     script = CAPTURE_DATA / "without_torch.py"
@@ -259,6 +260,7 @@ def _command(*arguments: str) -> tuple[int, str, str]:
     return code if isinstance(done.return_value, type(None)) else int(done.return_value), done.output, ""
 
 
+@pytest.mark.one_triton
 def test_the_command_prints_specs_and_their_analysis(tmp_path: Path) -> None:
     out = tmp_path / "captured"
     script = tmp_path / "small.py"
@@ -278,6 +280,7 @@ scale[lambda meta: (triton.cdiv(320, meta["BLOCK"]), 2)](x, 320, 0.5)
 """
 
 
+@pytest.mark.one_triton
 def test_the_scripts_options_pass_through_and_the_commands_own_may_follow(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,6 +292,7 @@ def test_the_scripts_options_pass_through_and_the_commands_own_may_follow(
     assert (code, error.splitlines()[0]) == (2, "the script ran to its end and launched no Triton kernel")
 
 
+@pytest.mark.one_triton
 def test_a_failing_script_is_an_error_that_says_what_was_kept(tmp_path: Path) -> None:
     out = tmp_path / "captured"
     code, shown, error = _command(str(CAPTURE_DATA / "without_torch.py"), "fail", "-o", str(out), "--no-analyze")

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import typer
 from fake_cuda import H200, FakeDriver
+from made_up_gpu import made_up_machine
 from typer.testing import CliRunner
 
+from occupancy_cli.answers import measured_gpu
 from occupancy_cli.cli.gpus_command import gpus
 from occupancy_cli.device import detect
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError
@@ -229,3 +231,34 @@ def test_local_without_a_profile_has_the_readings() -> None:
     assert gpu.status("sm_count") == "measured" and gpu.fp16_dense_tflops is None
     with pytest.raises(InputError, match=r"compute capability 13\.0, which this version does not know"):
         detect.local_gpu(library=FakeDriver(device(name="NVIDIA X", a75=13)))
+
+
+# Measuring it (what is measured and written: tests/device/test_gpu_constants.py) --------------------------------------
+
+
+def test_measuring_needs_a_file_and_one_question() -> None:
+    for arguments, problem in (
+        (["--measure"], "--measure needs a file to write"),
+        (["--measure", "-o", "my.yaml", "h100"], "--measure takes no names"),
+        (["--measure", "--detect", "-o", "my.yaml"], "--detect and --measure are given both"),
+        (["-o", "my.yaml"], "-o goes with --measure"),
+        (["--measure", "-o", "my.yaml", "--gpu", "h100"], "'h100' is not a GPU of this machine"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            run(None, *arguments)
+
+
+def test_the_measured_constants_are_shown_beside_the_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(measured_gpu, "local_machine", lambda _index: made_up_machine())
+    path = tmp_path / "my-gpu.yaml"
+    code, text, _ = run(None, "--measure", "-o", str(path))
+    shown = lines_of(text)
+    assert code == 0 and path.is_file()
+    assert shown[0] == "NVIDIA H200, driver 580.1 (CUDA 13.0), SM clock 1,500 MHz: profile h200-sxm"
+    # 250 cycles of 283 are 11.7 % less; 0.21 us and the 0.2 made up, 4.8 %.
+    assert any(line.startswith("l2_latency_cycles 250 0.0 283 -11.7 a chain of loads") for line in shown)
+    assert any(line.startswith("cta_turnover_us 0.2 0.0 0.21 -4.8 ") for line in shown)
+    # 4,096 bytes of an SM in flight for 700 cycles at 1.5 GHz: 1,158 GB/s of 132 SMs.
+    assert any(line.split() == ["DRAM", "1", "4,096", "1,158", "700"] for line in shown)
+    assert any("that both state differ by over 10 %: " in line and "l2_latency_cycles" in line for line in shown)
+    assert load_gpu(str(path)).l2_latency_cycles == 250

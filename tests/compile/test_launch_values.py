@@ -185,6 +185,7 @@ def test_a_config_with_an_unknown_name_cannot_launch_and_the_others_are_answered
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 @pytest.mark.parametrize("name", ["moe_v1.2.py", "my kernel.py", "9 lives-v2.py", "a:b.py", "-dash.py", "a.b.c.py"])
 def test_a_file_is_loaded_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("OCCUPANCY_CACHE_DIR", str(tmp_path / "cache"))

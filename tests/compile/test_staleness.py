@@ -91,6 +91,7 @@ def test_what_appears_is_compiled_for_and_what_stays_is_kept(name: str, tmp_path
     assert compiled(path, tmp_path / "cache")[0].cached
 
 
+@pytest.mark.one_triton
 def test_what_cannot_be_recorded_is_not_kept_and_the_run_says_so_once(tmp_path: Path) -> None:
     folder = tmp_path / "repo"
     folder.mkdir()
@@ -144,6 +145,7 @@ def test_an_edit_while_the_kernel_loads_ends_the_run_by_name_and_leaves_nothing(
     assert ResultCache(tmp_path / "cache").info().records == 0
 
 
+@pytest.mark.one_triton
 def test_an_edit_between_two_questions_of_a_run_ends_it_by_name(tmp_path: Path) -> None:
     module = tmp_path / "tiles.py"
     module.write_text("REP = 1")
@@ -156,6 +158,7 @@ def test_an_edit_between_two_questions_of_a_run_ends_it_by_name(tmp_path: Path) 
             service.compile_all([asked(path)])
 
 
+@pytest.mark.one_triton
 def test_a_kept_answer_and_a_new_one_are_of_one_state(tmp_path: Path) -> None:
     module = tmp_path / "tiles.py"
     module.write_text("REP = 1")
@@ -168,6 +171,7 @@ def test_a_kept_answer_and_a_new_one_are_of_one_state(tmp_path: Path) -> None:
             service.compile_all([asked(path, 2)])
 
 
+@pytest.mark.one_triton
 def test_a_kernel_that_writes_beside_itself_is_no_change(tmp_path: Path) -> None:
     """A log that each worker appends to, a folder that the first one makes, a cache that it reads back."""
     body = """
@@ -194,6 +198,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.one_triton
 @pytest.mark.parametrize("name", FORGERIES)
 def test_an_answer_that_the_kernel_writes_is_refused_by_name(name: str, tmp_path: Path) -> None:
     """Written wherever the process has something open, so to the channel too; the next request gets its answer."""

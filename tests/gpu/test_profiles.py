@@ -13,7 +13,7 @@ import pytest
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, OccupancyError, UnknownNameError
 from occupancy_cli.gpu import profile_files, profiles
-from occupancy_cli.gpu.profile_files import GPU_VALUES, LIMIT_VALUES
+from occupancy_cli.gpu.profile_form import GPU_VALUES, LIMIT_VALUES
 from occupancy_cli.gpu.profiles import (
     DEFAULT_GPU,
     PROFILE_DIRS_VARIABLE,
@@ -296,6 +296,19 @@ def test_own_profile_extends_a_shipped_one(tmp_path: Path) -> None:
     assert gpu.aliases == ("mig", "my slice")
     assert "h100-mig-3g" in {g.id for g in list_gpus([tmp_path])}
     assert load_gpu("h100", [tmp_path]).id == "h100-sxm"
+
+
+def test_a_profile_is_named_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "h100-mig-3g.yaml", OWN)
+    write(tmp_path, "h100-sxm.yaml", "schema: occupancy/gpu-profile/1\nid: h100-sxm\nextends: h100-sxm\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("h100-mig-3g.yaml", f"{tmp_path}/h100-mig-3g.yaml"):
+        gpu = load_gpu(name)
+        # As a worker process finds it, by its id in its folder.
+        assert gpu == load_gpu("h100-mig-3g", [tmp_path]) and gpu.path == str(tmp_path / "h100-mig-3g.yaml")
+    assert load_gpu("./h100-sxm.yaml").sm_count == 132  # of the shipped profile that it extends
+    with pytest.raises(InputError, match=r"no such file: h100\.yaml"):
+        load_gpu("h100.yaml")
 
 
 def test_own_profile_overrides_the_shipped_one_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

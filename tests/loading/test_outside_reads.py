@@ -7,56 +7,17 @@ which the facts no longer hold.
 
 from __future__ import annotations
 
-import json
 import os
 import py_compile
-import sqlite3
-import subprocess
-import sys
-import textwrap
-import zipfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+from watched_process import filled, seen_by
 
 from occupancy_cli.loading.outside_facts import MACHINE_FIGURES, Fact, World, observe
-from occupancy_cli.loading.outside_reads import WATCHED_ELSEWHERE, WATCHED_IN_OS
-
-HARNESS = """
-import json, os, runpy, sys
-from occupancy_cli.loading import outside_reads
-sys.path[:] = [folder for folder in sys.path if folder]
-outside_reads.install([os.environ["TMPDIR"]] if "TMPDIR" in os.environ else [])
-found = []
-for path in sys.argv[1:]:
-    with outside_reads.recording() as seen:
-        error = ""
-        try:
-            exec(compile(open(path).read(), path, "exec"), {"__file__": path, "__name__": "kernel"})
-        except BaseException as bad:
-            error = f"{type(bad).__name__}: {bad}"
-    facts = [(f.kind, f.name, f.value) for f in seen.as_facts()]
-    found.append({"facts": facts, "refusals": list(seen.refusals), "written": sorted(seen.written), "error": error})
-print(json.dumps(found))
-"""
-
-
-def seen_by(*bodies: str, folder: Path, **environment: str) -> list[dict[str, Any]]:
-    """What each body's run was seen to look at; they run one after the other in one process."""
-    files = []
-    for number, body in enumerate(bodies):
-        file = folder / f"kernel{number}.py"
-        file.write_text(textwrap.dedent(body))
-        files.append(str(file))
-    done = subprocess.run(
-        [sys.executable, "-c", HARNESS, *files], capture_output=True, text=True, check=False, cwd=folder,
-        env={**os.environ, **environment},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+from occupancy_cli.loading.watched_functions import CLOCKS, OF_THE_ZONE, WATCHED_ELSEWHERE, WATCHED_IN_OS
 
 
 def facts_of(found: dict[str, Any]) -> list[Fact]:
@@ -105,6 +66,10 @@ LOOKS = {
     "glob": ("import glob; glob.glob('folder/**/*.json', recursive=True)", "open('folder/sub/b.json', 'w')"),
     "shutil_which": ("import shutil; shutil.which('tool', path='folder')", "open('folder/tool', 'w'); os.chmod('folder/tool', 0o755)"),
     "makedirs": ("import os; os.makedirs('absent', exist_ok=True); os.rmdir('absent')", "os.mkdir('absent')"),
+    "mkdir_in": ("import os\ntry: os.mkdir('absent/x')\nexcept OSError: pass", "os.mkdir('absent')"),
+    "write_in": ("try: open('absent/x', 'w')\nexcept OSError: pass", "os.mkdir('absent')"),
+    "mkfifo": ("import os; os.mkfifo('absent'); os.remove('absent')", "open('absent', 'w')"),
+    "chdir": ("import os\ntry: os.chdir('absent')\nexcept OSError: pass", "os.mkdir('absent')"),
     "linecache": ("import linecache; linecache.getlines('data.json')", "open('data.json', 'w').write('new')"),
     "import_absent": ("try: import tuned_absent\nexcept ImportError: pass", "open('path/tuned_absent.py', 'w')"),
     "import_package": ("try: import tuned_absent\nexcept ImportError: pass", "os.mkdir('path/tuned_absent'); open('path/tuned_absent/__init__.py', 'w')"),
@@ -142,6 +107,9 @@ LOOKS = {
     "getenv": ("import os; os.getenv('MY_MODE')", "os.environ['MY_MODE'] = 'b'"),
     "getenvb": ("import os; os.getenvb(b'MY_MODE')", "os.environ['MY_MODE'] = 'b'"),
     "environ_in": ("import os; 'MY_NEW' in os.environ", "os.environ['MY_NEW'] = 'b'"),
+    "environ_del": ("import os\ntry: del os.environ['MY_NEW']\nexcept KeyError: pass", "os.environ['MY_NEW'] = 'b'"),
+    "environ_pop": ("import os; os.environ.pop('MY_NEW', None)", "os.environ['MY_NEW'] = 'b'"),
+    "environ_setdefault": ("import os; os.environ.setdefault('MY_NEW', 'a')", "os.environ['MY_NEW'] = 'b'"),
     "environ_items": ("import os; {k: v for k, v in os.environ.items() if k.startswith('MY_')}", "os.environ['MY_NEW'] = 'b'"),
     "environ_item_value": ("import os; dict(os.environ)", "os.environ['MY_MODE'] = 'b'"),
     "environ_len": ("import os; len(os.environ)", "os.environ['MY_NEW'] = 'b'"),
@@ -168,6 +136,14 @@ REFUSED = {
     "fork": ("import os\nif os.fork() == 0: os._exit(0)", "forks"),
     "fork_exec": ("import multiprocessing as m; p = m.get_context('spawn').Process(target=len); p.start(); p.join()", "starts a process"),
     "sqlite": ("import sqlite3; sqlite3.connect('tiles.db').execute('SELECT 1')", "opens a database"),
+    "sqlite_attach": ("import sqlite3; sqlite3.connect(':memory:').execute(\"ATTACH 'tiles.db' AS t\")", "opens a database"),
+    "try_lock": ("import fcntl; fcntl.flock(open('data.json'), fcntl.LOCK_EX | fcntl.LOCK_NB)", "asks for a lock"),
+    "test_lock": ("import os; os.lockf(os.open('data.json', os.O_RDWR), os.F_TEST, 0)", "asks for a lock"),
+    "kill": ("import os; os.kill(os.getpid(), 0)", "asks of a process"),
+    "umask": ("import os; os.umask(os.umask(0))", "asks the system"),
+    "native_id": ("import threading; threading.get_native_id()", "number of a process"),
+    "rand_bytes": ("import ssl; ssl.RAND_bytes(1)", "takes a random number"),
+    "torch_from_file": ("import sys; sys.path.insert(0, 'path'); import torch; torch.from_file('data.json')", "not seen"),
     "cdll": ("import ctypes; ctypes.CDLL(None)", "loads a library"),
     "pythonapi": ("import ctypes; ctypes.pythonapi.Py_GetVersion", "calls a library"),
     "string_at": ("import ctypes; ctypes.string_at(id(1), 1)", "ctypes.string_at"),
@@ -198,6 +174,9 @@ REFUSED = {
     "disk_usage": ("import shutil; shutil.disk_usage('.')", "asks a file system"),
     "proc": ("open('/proc/meminfo').read()", "reads /proc/meminfo"),
     "proc_link": ("import os; os.readlink('/proc/self/exe')", "reads /proc/self/exe"),
+    "proc_stat": ("import pathlib; pathlib.Path('/proc/self/ns/pid').stat()", "reads /proc/self/ns/pid"),
+    "proc_of_a_process": ("import os; os.path.exists('/proc/1/exe')", "reads /proc/1/exe"),
+    "proc_access": ("import os; os.access('/proc/1/exe', os.R_OK)", "reads /proc/1/exe"),
     "sys_folder": ("import os; os.listdir('/sys')", "reads /sys"),
     "dev": ("open('/dev/urandom', 'rb').read(1)", "reads /dev/urandom"),
     "fifo": ("import os; os.mkfifo('fifo'); os.open('fifo', os.O_RDONLY | os.O_NONBLOCK)", "which is no file"),
@@ -222,32 +201,14 @@ HARMLESS = {
     "temporary": "import tempfile\nwith tempfile.TemporaryDirectory() as f: open(f + '/x', 'w').write('y'); open(f + '/x').read()",
     "dataclass": "import dataclasses\n@dataclasses.dataclass\nclass A: x: int = 1\nA()",
     "null": "open('/dev/null').read()",
-    "sqlite_memory": "import sqlite3; sqlite3.connect(':memory:')",
+    "lock_that_is_waited_for": "import fcntl; fcntl.flock(open('/dev/null'), fcntl.LOCK_SH)",
     "gmtime_of": "import time; time.gmtime(0); time.sleep(0)",
 }  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A place where each look finds something."""
-    for name in ("folder/sub", "path/package", "early"):
-        (tmp_path / name).mkdir(parents=True)
-    files = {"data.json": "[]", "folder/a.json": "1", "path/tuned.py": "X = 1", "numbers.txt": "1"}
-    files |= {
-        "path/package/__init__.py": "",
-        "path/package/data.txt": "1",
-        "folder/sub/c.json": "",
-        "zipped.py": "X = 1",
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    with zipfile.ZipFile(tmp_path / "lib.zip", "w") as archive:
-        archive.write(tmp_path / "zipped.py", "zipped.py")
-    (tmp_path / "zipped.py").unlink()
-    (tmp_path / "link").symlink_to("data.json")
-    (tmp_path / "path" / "compiled_thing.abi3.so").write_bytes(b"not an extension, but the import tells of it")
-    sqlite3.connect(tmp_path / "tiles.db").close()
-    return tmp_path
+    return filled(tmp_path)
 
 
 def environment_of(folder: Path) -> dict[str, str]:
@@ -280,13 +241,22 @@ def test_what_is_looked_at_is_a_fact_that_a_change_breaks(
         assert not World().holds(facts), facts
 
 
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What was seen of each that cannot be recorded, one after the other in one process."""
+    folder = filled(tmp_path_factory.mktemp("refused"))
+    found = seen_by(*(look for look, _ in REFUSED.values()), folder=folder)
+    for number, each in enumerate(found):
+        each["file"] = f"{folder}/kernel{number}.py"
+    return dict(zip(REFUSED, found, strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_recorded_is_a_reason_not_to_keep(name: str, folder: Path) -> None:
-    look, says = REFUSED[name]
-    (found,) = seen_by(look, folder=folder)
-    assert any(says in reason for reason in found["refusals"]), found
-    assert any(reason.startswith(f"{folder}/kernel0.py:") for reason in found["refusals"]), found
+def test_what_cannot_be_recorded_is_a_reason_not_to_keep(name: str, refused: dict[str, dict[str, Any]]) -> None:
+    found = refused[name]
+    assert any(REFUSED[name][1] in reason for reason in found["refusals"]), found
+    assert any(reason.startswith(f"{found['file']}:") for reason in found["refusals"]), found
 
 
 def test_what_looks_at_nothing_outside_is_kept(folder: Path) -> None:
@@ -323,14 +293,12 @@ def test_every_function_of_random_and_of_the_clock_is_watched() -> None:
     import random
     import time
 
-    from occupancy_cli.loading import outside_reads
-
     random_ones = {n for n in dir(random) if not n.startswith("_") and hasattr(getattr(random, n), "__self__")}
     watched = {name for functions in WATCHED_ELSEWHERE.values() for module, name in functions if module == "random"}
     assert random_ones - watched - {"seed", "setstate"} == set()
     clocks = {n for n in dir(time) if not n.startswith("_") and callable(getattr(time, n))}
     clocks = {n for n in clocks if not isinstance(getattr(time, n), type)}
-    known = {*outside_reads._CLOCKS, *outside_reads._OF_THE_ZONE, "gmtime", "asctime"}
+    known = {*CLOCKS, *OF_THE_ZONE, "gmtime", "asctime"}
     # A setter, what describes a clock, what waits, what needs a thread's number, and what parses a text.
     assert clocks - known - {"clock_settime", "clock_settime_ns", "clock_getres", "get_clock_info", "sleep", "tzset",
                              "pthread_getcpuclockid", "strptime"} == set()  # fmt: skip
@@ -354,6 +322,19 @@ def test_a_package_with_a_version_answers_for_what_its_own_import_reads(folder: 
     assert {kind for kind, _, _ in found["facts"]} <= {"module", "kind", "variable"}
     # But a module that took the place of one of its own would be seen.
     assert f"{folder / 'early'}\0numpy" in {name for kind, name, _ in found["facts"] if kind == "module"}
+
+
+def test_a_package_that_looks_at_its_own_process_when_imported_is_no_look_of_the_kernels(folder: Path) -> None:
+    """filelock does, which PyTorch imports; what a kernel has it do later counts."""
+    package = folder / "site-packages" / "filelock"
+    package.mkdir(parents=True)
+    look = "import os, pathlib\ndef look(): return os.getpid(), pathlib.Path('/proc/self/ns/pid').stat().st_ino\n"
+    (package / "__init__.py").write_text(f"{look}IDENTITY = look()")
+    imported, called = seen_by("import filelock", "import filelock; filelock.look()", folder=folder,
+                               PYTHONPATH=str(package.parent))  # fmt: skip
+    assert (imported["error"], imported["refusals"]) == ("", [])
+    assert {kind for kind, _, _ in imported["facts"]} <= {"module", "kind", "variable"}
+    assert len(called["refusals"]) == 2
 
 
 def test_what_the_kernel_writes_itself_is_no_read_of_it(folder: Path) -> None:

@@ -140,12 +140,14 @@ def test_missing_decorators_above_and_below_triton_jit(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_module_that_misses_nothing_says_nothing(tmp_path: Path) -> None:
     outcome = compiled(write(tmp_path, "whole.py", KERNEL))
     assert outcome.ok and outcome.notes == ()
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_guarded_import_fails_as_it_would(tmp_path: Path) -> None:
     guarded = """
     import importlib.util, contextlib
@@ -169,6 +171,7 @@ def test_a_guarded_import_fails_as_it_would(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_kernel_behind_a_guard_is_found_all_the_same(tmp_path: Path) -> None:
     body = "try:\n    import no_such_optional\n    HAS = True\nexcept ImportError:\n    HAS = False\nif HAS:\n"
     inside = textwrap.indent(KERNEL, "    ")
@@ -178,6 +181,7 @@ def test_a_kernel_behind_a_guard_is_found_all_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_what_an_installed_module_no_longer_has(tmp_path: Path) -> None:
     moved = "from triton.language.math import moved_away\nfrom os import never_there\nfrom triton import ops\n"
     outcome = compiled(write(tmp_path, "moved.py", moved, KERNEL))
@@ -186,6 +190,7 @@ def test_what_an_installed_module_no_longer_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_module_that_fails_below_the_kernel(tmp_path: Path) -> None:
     after = "import no_such_a\nWARPS = int(no_such_a.count())\n"
     outcome = compiled(write(tmp_path, "below.py", KERNEL, after))
@@ -236,6 +241,7 @@ def package(tmp_path: Path) -> Path:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_the_init_of_a_package_is_read_not_run(package: Path) -> None:
     outcome = compiled(package / "ops" / "kernel.py")
     assert outcome.ok, outcome.message
@@ -243,6 +249,7 @@ def test_the_init_of_a_package_is_read_not_run(package: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_by_module_name_as_by_file(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(package.parent), prepend=os.pathsep)
     by_name = CompileRequest(
@@ -257,6 +264,7 @@ def test_by_module_name_as_by_file(package: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_value_below_the_line_at_which_a_sibling_stopped(package: Path) -> None:
     outcome = compiled(package / "ops" / "kernel.py", "needs")
     assert outcome.kind in ("compile", "input")
@@ -265,6 +273,7 @@ def test_a_value_below_the_line_at_which_a_sibling_stopped(package: Path) -> Non
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_the_cache_knows_what_the_load_read(package: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
 
@@ -397,6 +406,7 @@ def test_the_example_with_nothing_installed() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
     for name, width in (("a", 64), ("b", 32)):
         write(tmp_path / name, "same_name_helper.py", f"WIDTH = tl.constexpr({width})\n")
@@ -417,6 +427,7 @@ def test_helpers_of_one_name_in_two_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_a_module_that_asks_for_the_device_is_loaded_for_each(tmp_path: Path) -> None:
     kernel = """
     import no_such_a
@@ -512,6 +523,7 @@ def test_versions_without_packaging() -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.one_triton
 def test_the_standard_library_keeps_its_own_answers(tmp_path: Path) -> None:
     # multiprocessing.connection imports _winapi, which is not there; it must not get a stand-in while one load is on.
     late = """

@@ -19,6 +19,7 @@ from occupancy_cli.report.gitlab import render_gitlab
 from occupancy_cli.report.junit import render_junit
 from occupancy_cli.report.sarif import render_sarif
 from occupancy_cli.report.schema import Finding, Report, Toolchain
+from occupancy_cli.spec.kernel_spec import Budgets
 
 HOSTILE = "x\x1b[31m\x00\r\n::error file=x::y\u2028<script>alert(1)</script>|`$(id)` %0A 100%"
 RENDERERS = (render_github, render_gitlab, render_sarif, render_junit, render_check_markdown)
@@ -55,6 +56,12 @@ SMALL = _report(
         "undecided", kernel="", gpu="", config={}, file="bad.yaml", line=3, rule="input", message="not valid YAML"
     ),
 )
+
+
+def test_every_rule_that_check_uses_has_help() -> None:
+    limits = {n for n in Budgets.model_fields if n.startswith(("max_", "min_"))}
+    used = {"shared-memory-cap", "launch", "compiles", "config", "gpu", "input", "loads", "arguments", "baseline"}
+    assert limits | used <= set(RULES)
 
 
 def test_summary_by_hand() -> None:

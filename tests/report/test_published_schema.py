@@ -34,11 +34,15 @@ COMPILING = {
     "analyze": ["analyze", "--set", "BLOCK_H=16", "--time"],
     "recommend": ["recommend", "--batch", "80,81", "--set", "BLOCK_H=16"],
     "sweep": ["sweep", "--batch", "80,81", "--set", "BLOCK_H=16"],
-    "check": ["check"],
+    "report": ["report", "--batch", "80", "--sweep", "80,81", "--set", "BLOCK_H=16"],
+    "check": ["check", "kernels"],
     "doctor": ["doctor"],
 }
 # Their Reports are read in tests of their own, which have a made-up driver, times or a script to run.
 ELSEWHERE = {
+    "diff": "tests/answers/test_diff.py",
+    "fit": "tests/answers/test_fit.py",
+    "explain": "tests/answers/test_explain.py",
     "verify": "tests/answers/test_verify.py",
     "compare": "tests/answers/test_calibrate_compare.py",
     "calibrate": "tests/answers/test_calibrate_compare.py",

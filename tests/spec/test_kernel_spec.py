@@ -48,7 +48,7 @@ def test_every_shipped_spec_loads(path: Path) -> None:
         ("type: i32", "type: i31", "x.yaml:12:7: arguments.n.type: unknown type 'i31'; did you mean"),
         ('"*fp32"', '"*fp23"', "unknown type 'fp23'; did you mean fp32"),
         ("kernel: small.py:scale\n", "", "x.yaml:1:1: the key 'kernel' is missing"),
-        ("default: 64", "default: big", "x.yaml:5:11: knobs.BLOCK.default"),
+        ("default: 64", "default: [64]", "x.yaml:5:11: knobs.BLOCK.default"),
         ("occupancy/kernel-spec/1", "occupancy/kernel-spec/9", "This version reads `schema: occupancy/kernel-spec/1`"),
         (
             "  - {num_warps: 4}",

@@ -28,9 +28,12 @@ _MODULES = {
     "single_setting": "choices",
     "tables": "tables",
     "findings": "findings",
+    "fit": "fitting",
+    "diffs": "diffing",
     "calculation": "calculation",
     "gpus": "gpu_facts",
     "devices": "devices",
+    "measured_gpu": "measured_gpu",
     "verification": "verification",
     "knobs": "knobs",
     "skeleton": "skeleton",
@@ -45,8 +48,13 @@ _MODULES = {
 
 def render(report: Report, console: Console, view: View = WHOLE) -> None:
     """Print a Report. Lines fold at the width of a terminal, and nowhere else."""
-    for line in _lines(visible_part(report), console, view):
+    for line in renderables(report, console, view):
         console.print(line)
+
+
+def renderables(report: Report, console: Console, view: View = WHOLE) -> Iterator[RenderableType]:
+    """What `render` prints, piece by piece."""
+    yield from _lines(visible_part(report), console, view)
 
 
 def _lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
@@ -57,6 +65,11 @@ def _lines(report: Report, console: Console, view: View) -> Iterator[RenderableT
         if report.gpu.assumed:
             yield Text(f"note: assumed for this GPU: {', '.join(report.gpu.assumed)}", style="yellow")
     yield from (Text(f"note: {n}", style="yellow") for n in report.notes)
+    if report.check is not None:
+        from occupancy_cli.report.check_summary import last_line, left_out
+
+        yield from (Text(line, style="dim") for line in left_out(report))
+        yield Text(last_line(report), style="bold")
     if report.interrupted:
         yield Text("interrupted: what was done by then is above", style="bold yellow")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -15,10 +16,20 @@ _NO_TERMINAL_WIDTH = 1_000_000
 
 
 def make_console(file: Any = None) -> Console:
-    """A console on standard output (or `file`). Names and paths are printed as they are: markup is off."""
-    probe = Console(file=file)
-    width = None if probe.is_terminal else _NO_TERMINAL_WIDTH
+    """A console on standard output (or `file`). Names and paths are printed as they are: markup is off.
+
+    FORCE_COLOR puts colours into standard output that is no terminal, such as a CI log, and folds nothing there.
+    """
+    stream = sys.stdout if file is None else file
+    is_terminal = Console(file=file).is_terminal and (file is not None or stream.isatty())
+    width = None if is_terminal else _NO_TERMINAL_WIDTH
     return Console(file=file, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def make_plain_console(file: Any) -> Console:
+    """A console on a file that people read as text: no colours, whatever the environment says, and nothing folded."""
+    plain: dict[str, Any] = {"force_terminal": False, "no_color": True, "markup": False, "highlight": False}
+    return Console(file=file, width=_NO_TERMINAL_WIDTH, emoji=False, **plain)
 
 
 class PlainTable(Table):

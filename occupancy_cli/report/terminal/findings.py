@@ -11,22 +11,27 @@ from itertools import groupby
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from occupancy_cli.report.finding_text import sentence
 from occupancy_cli.report.kernel_parts import Finding
 from occupancy_cli.report.report import Report
-from occupancy_cli.report.terminal import text
 from occupancy_cli.report.view import View
 
-_LEVELS = {"ok": ("ok", "green"), "violation": ("FAIL", "bold red"), "undecided": ("????", "bold yellow")}
+_LEVELS = {
+    "ok": ("ok", "green"),
+    "violation": ("FAIL", "bold red"),
+    "undecided": ("????", "bold yellow"),
+    "allowed": ("(??)", "yellow"),
+}
 
 
 def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
     """A line for every finding that needs a reader, then one a kernel, GPU and rule for all that holds."""
     findings = report.findings
     parts: list[RenderableType] = [_finding(f) for f in findings if f.level in ("violation", "undecided")]
-    parts += [_finding(f) for f in findings if f.level == "note"]
+    parts += [_finding(f) for f in findings if f.level in ("allowed", "note")]
 
     def group(finding: Finding) -> tuple[str, str, str, str]:
-        return (finding.file, finding.kernel, finding.gpu, finding.rule)
+        return (finding.source or finding.file, finding.kernel, finding.gpu, finding.rule)
 
     good = sorted((f for f in findings if f.level == "ok"), key=group)
     for (_, kernel, gpu, rule), members in groupby(good, key=group):
@@ -36,8 +41,9 @@ def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
         worst = (min if least else max)(held, key=lambda f: f.required or 0)
         limit = ""
         if worst.required is not None:
-            needed = f"{worst.required:,} {worst.unit}, {worst.limit:,} are asked for"
-            limit = f", at least {needed}" if least else f", at most {worst.required:,} of {worst.limit:,} {worst.unit}"
+            value, asked = _number(worst.required), _number(worst.limit)
+            needed = f"{value} {worst.unit}, {asked} are asked for"
+            limit = f", at least {needed}" if least else f", at most {value} of {asked} {worst.unit}"
         line = Text("ok   ", style="green")
         count = f"{len(held)} {'launch' if len(held) == 1 else 'launches'}"
         line.append(f"{_place(worst)}{kernel} on {gpu}: {rule} holds for {count}{limit}", style="")
@@ -45,15 +51,20 @@ def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
     return parts
 
 
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
+
+
 def _place(finding: Finding) -> str:
-    return f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
+    if not finding.file:
+        return ""
+    return f"{finding.file}:{finding.line}: " if finding.line else f"{finding.file}: "
 
 
 def _finding(finding: Finding) -> Text:
     word, style = _LEVELS.get(finding.level, ("note", "dim"))
-    config = text.pairs({n: v for n, v in {**finding.knobs, **finding.config}.items() if (n, v) != ("num_ctas", 1)})
     line = Text(f"{word:4} ", style=style)
-    line.append(
-        f"{_place(finding)}{finding.kernel} on {finding.gpu}{config and f', {config}'}: {finding.message}", style=""
-    )
+    line.append(f"{_place(finding)}{sentence(finding)}", style="")
     return line

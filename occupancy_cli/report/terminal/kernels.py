@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import zip_longest
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -17,9 +19,37 @@ WIDE = 110
 
 
 def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
-    """All kernels of a Report."""
-    for kernel in report.kernels:
+    """All kernels of a Report; one that was asked about on several GPUs is one table."""
+    kernels = report.kernels
+    if len(kernels) > 1 and all(kernel.gpu is not None for kernel in kernels):
+        kernels = [_side_by_side(kernels, report)]
+    for kernel in kernels:
         yield from _kernel(report, kernel, console.width)
+        if any(config.shared_map is not None for config in kernel.configs):
+            from occupancy_cli.report.terminal import explained
+
+            yield from explained.lines(kernel, console.width, view)
+
+
+def _side_by_side(kernels: list[Kernel], report: Report) -> Kernel:
+    """The parts of a kernel on several GPUs as one, config by config, with the GPU as what tells its rows apart."""
+    named = [(kernel.gpu.name if kernel.gpu else "", kernel) for kernel in kernels]
+    rows = [[replace(c, shapes={"GPU": gpu, **c.shapes}) for c in kernel.configs] for gpu, kernel in named]
+    configs = [config for beside in zip_longest(*rows) for config in beside if config is not None]
+
+    def said(field: str) -> list[str]:
+        lines = [(gpu, line) for gpu, kernel in named for line in getattr(kernel, field)]
+        everywhere = {line for _, line in lines if sum(line == other for _, other in lines) == len(kernels)}
+        return list(dict.fromkeys(line if line in everywhere else f"{gpu}: {line}" for gpu, line in lines))
+
+    return replace(
+        kernels[0],
+        name=f"{kernels[0].name} on {len(kernels)} GPUs, Triton {report.toolchain.triton}",
+        configs=configs,
+        observations=said("observations"),
+        notes=said("notes"),
+        not_read=said("not_read"),
+    )
 
 
 def _kernel(report: Report, kernel: Kernel, width: int) -> list[RenderableType]:

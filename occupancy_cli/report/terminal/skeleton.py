@@ -20,6 +20,6 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
     if found.path is None:
         yield Text(found.text.removesuffix("\n"))
         return
-    left = len(found.to_fill)
-    what = "nothing is left to fill" if left == 0 else f"{left} {'place' if left == 1 else 'places'} to fill (FILL:)"
+    count = len(found.guessed)
+    what = "nothing is guessed" if count == 0 else f"{count} {'guess' if count == 1 else 'guesses'} to look over"
     yield Text(f"{found.path}: {what}, then: occupancy analyze {found.path}")

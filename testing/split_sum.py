@@ -1,4 +1,4 @@
-"""A small split kernel with a combine kernel, for tests of measuring: files, spec, and a timer that is a formula."""
+"""A small split kernel with a combine kernel, to measure and to fuzz with: files, spec, a timer by formula."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""Where one kernel's shared memory and registers go, as it is kept beside its record and as `explain` reads it.
+
+Made in the worker from what the compile leaves (`explaining`), kept as text until it is wanted: other commands pay
+nothing for it. Apart from `kernel_record`, which they all import.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from occupancy_cli.readers.kernel_parameters import ParameterPlace
+from occupancy_cli.readers.register_life import RegisterUse
+from occupancy_cli.readers.shared_map import SharedMap
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel's machine code, for its accesses to be followed with the values of a launch.
+
+    `packed` is the text of `nvdisasm -c -hex -gi`, zlib in base64. `arguments` are the names of its parameters by their
+    number in `places`; `unmarked` has, by `file:line`, those that keep the accesses of a line narrow.
+    """
+
+    name: str
+    packed: str
+    places: tuple[ParameterPlace, ...]
+    arguments: tuple[str, ...]
+    unmarked: Mapping[str, tuple[str, ...]]
+
+    def text(self) -> str:
+        """The disassembly."""
+        return zlib.decompress(base64.b64decode(self.packed)).decode()
+
+
+def packed(text: str) -> str:
+    """A text as `KernelCode` keeps it."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+@dataclass(frozen=True)
+class KernelExplanation:
+    """`registers` is None where the compile ended with shared memory or they could not be read: `note` says why.
+
+    `texts` has each source line that is named, by `file:line`.
+    """
+
+    shared_map: SharedMap
+    registers: RegisterUse | None
+    texts: Mapping[str, str]
+    note: str = ""
+    code: KernelCode | None = None
