@@ -47,7 +47,8 @@ def command() -> float:
 def parts() -> dict[str, float]:
     sys.path.insert(0, str(ROOT))
     from occupancy_cli.answers.analyze import stop_above
-    from occupancy_cli.answers.candidate_times import CandidateTimes, choose, compile_tables
+    from occupancy_cli.answers.candidate_choice import choose
+    from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
     from occupancy_cli.answers.recommend import Workload, prepare_timed
     from occupancy_cli.cli.options import batch_values
     from occupancy_cli.compile.compile_service import CompileService

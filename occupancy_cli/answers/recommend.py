@@ -20,14 +20,8 @@ import numpy as np
 
 from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruning_of, stop_above, toolchain
-from occupancy_cli.answers.candidate_times import (
-    CandidateTimes,
-    best_common,
-    choose,
-    compile_tables,
-    no_work,
-    short_config,
-)
+from occupancy_cli.answers.candidate_choice import best_common, choose
+from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables, no_work, short_config
 from occupancy_cli.answers.choice_reasons import Standing, against, set_line, standing, why
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError

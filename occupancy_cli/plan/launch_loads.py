@@ -23,7 +23,7 @@ from occupancy_cli.compile.kernel_times import unpacked
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Turns
 from occupancy_cli.readers.grid_programs import GridRun, run_programs
-from occupancy_cli.readers.ir_values import Holds
+from occupancy_cli.readers.ir_validity import Holds
 from occupancy_cli.readers.ir_work import read_work
 from occupancy_cli.readers.ttgir import TtgirKernel, parse_ttgir
 from occupancy_cli.spec.expression_columns import Value, at, evaluate, spread, take

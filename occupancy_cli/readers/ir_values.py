@@ -35,6 +35,7 @@ from occupancy_cli.readers.ir_operations import (
     program_axis,
     simplified,
 )
+from occupancy_cli.readers.ir_validity import Holds, range_compared, range_of
 from occupancy_cli.readers.memory_access import Axes, Ints, MemoryAccess, layout_of, touched
 from occupancy_cli.readers.ttgir import Function, Operation, element_bits, numbers_in, tensor_types
 
@@ -45,17 +46,6 @@ _GATHER_SEED = 20240607
 # the compiler was told so. Iterations are never told from it.
 _GUESSED_ALIGNED, _GUESSED = 4096, 4099
 _PARTITION_ARGUMENT = re.compile(r"(%[\w$.-]+):")
-
-
-@dataclass(frozen=True)
-class Holds:
-    """Something that is so for every launch in which an expression of the arguments lies in [`low`, `high`] (None: no
-    bound). `exactly` pairs the arguments that it depends on with their values, for one whose `expression` is None."""
-
-    expression: str | None
-    low: int | None
-    high: int | None
-    exactly: tuple[tuple[str, int], ...]
 
 
 @dataclass
@@ -108,31 +98,6 @@ def _made_of(came: Sequence[Value]) -> Value:
         loads=max((v.loads for v in came), default=0),
         axes=_axes(came),
     )
-
-
-def _range_of(kind: str, x: Ints, s: int, first: bool) -> tuple[int | None, int | None] | None:
-    """For which values of the scalar `s` an operation with the integers `x` comes to what it does; None: this alone.
-
-    `first`: the scalar is the operation's first operand.
-    """
-    low, high = int(x.min()), int(x.max())
-    if kind == "muli" and low == high == 0:
-        return None, None
-    if kind in ("divsi", "divui", "floordivsi", "remsi", "remui") and not first and low >= 0:
-        return (high + 1, None) if s > high else None  # all of x lie below: quotients 0, remainders x
-    if kind in ("minsi", "minui"):
-        return (high, None) if s >= high else None
-    if kind in ("maxsi", "maxui"):
-        return (None, low) if s <= low else None
-    return None
-
-
-def _range_compared(x: Ints, s: int) -> tuple[int | None, int | None]:
-    """The values that compare with every one of the integers `x` as `s` does."""
-    if np.any(x == s):
-        return s, s
-    below, above = x[x < s], x[x > s]
-    return int(below.max()) + 1 if below.size else None, int(above.min()) - 1 if above.size else None
 
 
 @dataclass
@@ -393,9 +358,9 @@ class Reader:
             if not x.numbers.size or np.any(s.numbers != value):
                 continue
             if kind == "cmpi":
-                bounds: tuple[int | None, int | None] | None = _range_compared(x.numbers, value)
+                bounds: tuple[int | None, int | None] | None = range_compared(x.numbers, value)
             else:
-                bounds = _range_of(kind, x.numbers, value, first == 0)
+                bounds = range_of(kind, x.numbers, value, first == 0)
             if bounds is not None:
                 exactly = tuple((n, self.numbers_given[n]) for n in sorted(s.given))
                 held = set() if bounds == (None, None) else {Holds(s.expression, *bounds, exactly)}

@@ -36,7 +36,8 @@ from occupancy_cli.readers.ir_operations import (
     number_accesses,
     simplified,
 )
-from occupancy_cli.readers.ir_values import SECTOR_BYTES, UNKNOWN, Found, Holds, Reader
+from occupancy_cli.readers.ir_validity import Holds
+from occupancy_cli.readers.ir_values import SECTOR_BYTES, UNKNOWN, Found, Reader
 from occupancy_cli.readers.memory_access import MemoryAccess, run_bytes
 from occupancy_cli.readers.ttgir import TensorType, TtgirKernel, element_bits, parse_ttgir, tensor_types
 
