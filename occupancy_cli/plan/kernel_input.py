@@ -90,20 +90,23 @@ def read_kernel_input(
         if name in parsed:
             raise InputError(f"{name} is given twice", where=f"--arg {given}")
         parsed[name] = argument
-    return input_without_spec(text, parsed, None if grid is None else split_axes(grid), signature)
+    constexprs: dict[str, Any] = {}
+    if signature is not None:
+        signed, constexprs = _signed(parse_ref(text, Path.cwd()), signature)
+        parsed = signed | parsed
+    return input_without_spec(text, parsed, None if grid is None else split_axes(grid), constexprs)
 
 
 def input_without_spec(
-    text: str, given: Mapping[str, Argument], grid: Sequence[str] | None, signature: str | None = None
+    text: str,
+    given: Mapping[str, Argument],
+    grid: Sequence[str] | None,
+    constexprs: Mapping[str, Any] | None = None,
 ) -> KernelInput:
-    """A kernel by its reference (`path/to/file.py:kernel`), its arguments and the expressions of its grid's axes.
-
-    `signature` gives all parameters, as Triton's `tools.compile` takes them; `given` come before it.
-    """
+    """A kernel by its reference (`path/to/file.py:kernel`), its arguments, the expressions of its grid's axes, and
+    constexprs that are known beforehand."""
     ref = parse_ref(text, Path.cwd())
-    signed, constexprs = _signed(ref, signature) if signature is not None else ({}, {})
-    given = {**signed, **given}
-    parsed = _stated(ref, given) | given
+    parsed = _stated(ref, given) | dict(given)
     # An argument with a number is a name too: --grid may use it, --set may change it.
     shapes = {n: a.value for n, a in parsed.items() if isinstance(a.value, (int, float))}
     named = {n: a.model_copy(update={"value": n}) if n in shapes else a for n, a in parsed.items()}
@@ -112,7 +115,7 @@ def input_without_spec(
         "kernel": text,
         "shapes": {n: int(v) if isinstance(v, bool) else v for n, v in shapes.items()},
         "arguments": named,
-        "constexprs": constexprs,
+        "constexprs": dict(constexprs or {}),
         "configs": "autotune",
     }
     if grid is not None:

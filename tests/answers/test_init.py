@@ -193,6 +193,19 @@ def test_what_launches_give_is_not_asked_for(tmp_path: Path) -> None:
     assert spec.grid is None and "# grid: [programs along x]" in found.text
 
 
+def test_types_are_read_through_a_launcher(tmp_path: Path) -> None:
+    """As Helion writes its launches."""
+    text = "import torch, triton\nimport triton.language as tl\n\n\n@triton.jit\ndef k(x, out, B: tl.constexpr):\n"
+    text += "    tl.store(out, tl.load(x))\n\n\ndef go(x, *, _launcher=run):\n"
+    text += "    out = torch.empty([64], dtype=torch.float16)\n    _launcher(k, (1,), x, out, 32, num_warps=2)\n"
+    (tmp_path / "k.py").write_text(text)
+    (tmp_path / "k.yaml").write_text(write_skeleton(tmp_path / "k.py", None, lambda name: f"k.py:{name}").text)
+    spec, _ = load_spec(tmp_path / "k.yaml")
+    # `out` is made as fp16, though it is loaded and stored through like any other.
+    assert spec.arguments["out"].type == "*fp16"
+    assert (spec.constexprs, spec.configs) == ({"B": 32}, [{"num_warps": 2}])
+
+
 @pytest.mark.compiles
 @pytest.mark.one_triton
 @pytest.mark.parametrize(
