@@ -288,7 +288,7 @@ def _is_covered(source: str, covered: Sequence[str]) -> bool:
     if not covered:
         return True
     for name in covered:
-        place = name if _is_no_path(name) else Path(os.path.normpath(name)).as_posix()
+        place = name if _is_no_path(name) else Path(os.path.relpath(name)).as_posix()
         if place == "." and not source.startswith("../"):
             return True
         if source == place or source.startswith(f"{place}/") or fnmatch.fnmatchcase(source, place):

@@ -130,10 +130,20 @@ def test_new_and_gone_are_undecided_until_they_are_taken_in(lock: Path) -> None:
 
 @pytest.mark.parametrize(
     ("covered", "gone"),
-    [((), 2), (("kernels",), 1), (("kernels/ops.yaml",), 1), (("kernels/*.yaml",), 1), ((".",), 2), (("third",), 0)],
+    [
+        ((), 2),
+        (("kernels",), 1),
+        (("kernels/ops.yaml",), 1),
+        (("kernels/*.yaml",), 1),
+        (("./kernels/",), 1),
+        ((".",), 2),
+        (("third",), 0),
+    ],
 )
 def test_a_run_of_a_part_misses_nothing_of_the_rest(lock: Path, covered: tuple[str, ...], gone: int) -> None:
     assert len(compared(lock, RUN[1:3], covered=covered)[0]) == gone
+    whole = tuple(str(Path.cwd() / name) for name in covered)  # as a script may give them
+    assert len(compared(lock, RUN[1:3], covered=whole)[0]) == gone
 
 
 def test_what_could_not_be_judged_stays_in_the_baseline(lock: Path) -> None:
