@@ -17,7 +17,18 @@ from occupancy_cli.version import VERSION as __version__
 if TYPE_CHECKING:
     from occupancy_cli.api.compiling import Compiling
     from occupancy_cli.api.pruner import Pruner, prune, pruner
-    from occupancy_cli.api.questions import analyze, calc, check, compare, gpus, load_spec, recommend, sweep
+    from occupancy_cli.api.questions import (
+        analyze,
+        calc,
+        check,
+        compare,
+        explain,
+        fit,
+        gpus,
+        load_spec,
+        recommend,
+        sweep,
+    )
     from occupancy_cli.errors import (
         CompileError,
         InputError,
@@ -52,6 +63,8 @@ __all__ = [
     "calc",
     "check",
     "compare",
+    "explain",
+    "fit",
     "gpus",
     "list_gpus",
     "load_gpu",
@@ -68,7 +81,7 @@ _HOME = {
     "occupancy_cli.api.compiling": ("Compiling",),
     "occupancy_cli.api.pruner": ("Pruner", "prune", "pruner"),
     "occupancy_cli.api.questions": (
-        *("analyze", "calc", "check", "compare", "gpus", "load_spec", "recommend", "sweep"),
+        *("analyze", "calc", "check", "compare", "explain", "fit", "gpus", "load_spec", "recommend", "sweep"),
     ),
     "occupancy_cli.errors": (
         *("CompileError", "InputError", "MissingDependencyError", "OccupancyError", "UnknownNameError"),

@@ -4,6 +4,7 @@
     python validation/judge_kinds.py --kinds gemm,softmax   # these
     python validation/judge_kinds.py --write                # the tables into validation/kinds.md
     python validation/judge_kinds.py FOLDER                 # times of another run of `h200/measure_kinds.py --split`
+    python validation/judge_kinds.py --hw-profiles DIR      # by the profile there, such as one that was measured
 
 Regret is the measured time of what is chosen over the best that was measured at the same shapes, minus 1. Predictions
 are those of `occupancy compare`: each point is compiled for the GPU and timed by the model, with no figure from a
@@ -462,9 +463,9 @@ class JudgedKind:
     triton: str
 
 
-def judge_kind(folder: Path, kind: str, anew: bool) -> JudgedKind | None:
+def judge_kind(folder: Path, kind: str, anew: bool, profiles: Sequence[Path]) -> JudgedKind | None:
     """A kind by its files of times in a folder; None where it has none. `anew`: by what the installed Triton compiles,
-    also where the binaries that were timed are recorded."""
+    also where the binaries that were timed are recorded. `profiles`: folders of profiles before the shipped ones."""
     files = [path for l2 in ("warm", "cold") if (path := folder / f"{kind}.{l2}.jsonl.gz").is_file()]
     if not files:
         return None
@@ -475,7 +476,7 @@ def judge_kind(folder: Path, kind: str, anew: bool) -> JudgedKind | None:
         answers: Any = RecordedService.read(code, service) if code.is_file() and not anew else service
         for path in files:
             times = read_times(path)
-            found, said = judge(times, load_gpu(times.header.gpu), answers)
+            found, said = judge(times, load_gpu(times.header.gpu, profiles), answers)
             points += found
             headers.append(times.header)
             notes += [f"- {path.name}: {text}" for text in said]
@@ -488,6 +489,9 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=RECORDED, help="of files of times")
     parser.add_argument("--kinds", default="", help="only these, separated by commas")
     parser.add_argument("--compile", action="store_true", help="with the installed Triton, not the recorded binaries")
+    parser.add_argument(
+        "--hw-profiles", type=Path, action="append", default=[], help="a folder with a profile of the GPU"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="kinds at once")
     parser.add_argument("--write", action="store_true", help=f"put the text into {RESULT.relative_to(ROOT)}")
     given = parser.parse_args()
@@ -498,7 +502,7 @@ def main() -> int:
         sys.exit(f"--kinds: {', '.join(unknown)} not in {KINDS.name}; it has {', '.join(known)}")
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(given.jobs, context) as pool:
-        asked = [pool.submit(judge_kind, given.folder, kind, given.compile) for kind in kinds]
+        asked = [pool.submit(judge_kind, given.folder, kind, given.compile, given.hw_profiles) for kind in kinds]
         found = [judged for each in asked if (judged := each.result()) is not None]
     if not found:
         print(f"{given.folder}: no file of times of these kinds", file=sys.stderr)

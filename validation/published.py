@@ -29,7 +29,7 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
-from occupancy_cli.model.ranking import Scored, time_candidates
+from occupancy_cli.model.ranking import Scored, Untimed, time_candidates
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.points import prepare
 
@@ -39,8 +39,10 @@ DECODE = HERE.parent / "kernels" / "sparse_mla_decode.yaml"
 GEMM = HERE / "kernels" / "gemm.yaml"
 
 
-def least_us(spec: Path, gpu: GpuProfile, rows: Sequence[Mapping[str, Any]], service: CompileService) -> list[float]:
-    """Of each row, the predicted time of the kernel's fastest config that agrees with it."""
+def least_us(
+    spec: Path, gpu: GpuProfile, rows: Sequence[Mapping[str, Any]], service: CompileService
+) -> list[str | float]:
+    """Of each row, the predicted time of the kernel's fastest config that agrees with it, or why there is none."""
     kernel = prepare(read_kernel_input(str(spec)), gpu, service.describe, {}, {})
     places, points = [], []
     for number, row in enumerate(rows):
@@ -58,7 +60,15 @@ def least_us(spec: Path, gpu: GpuProfile, rows: Sequence[Mapping[str, Any]], ser
     for (place, _), one in zip(found, timed, strict=True):
         if isinstance(one, Scored):
             times[place] = min(one.time_us, times.get(place, one.time_us))
-    return [times[number] for number in range(len(rows))]
+    why = next((one.why for one in timed if isinstance(one, Untimed)), "nothing launches")
+    return [times.get(number, why) for number in range(len(rows))]
+
+
+def line(gpu: GpuProfile, what: str, published_us: float, predicted: str | float) -> list[str]:
+    """A row of the table."""
+    if isinstance(predicted, str):
+        return [gpu.name, what, f"{published_us:.1f} us", predicted, "-"]
+    return [gpu.name, what, f"{published_us:.1f} us", f"{predicted:.1f} us", f"{predicted / published_us:.2f}"]
 
 
 def decode_rows(published: Mapping[str, Any], service: CompileService) -> list[list[str]]:
@@ -68,8 +78,7 @@ def decode_rows(published: Mapping[str, Any], service: CompileService) -> list[l
         # A launch that aims at as many CTAs as there are splits, of one request and one group of heads.
         rows = [{**about["row"], "TARGET_CTAS": splits} for splits in counts]
         for splits, us in zip(counts, least_us(DECODE, gpu, rows, service), strict=True):
-            told = float(about["published_us"][splits])
-            lines.append([gpu.name, f"{about['what']}; {splits}", f"{told:g} us", f"{us:.1f} us", f"{us / told:.2f}"])
+            lines.append(line(gpu, f"{about['what']}; {splits}", float(about["published_us"][splits]), us))
     return lines
 
 
@@ -79,8 +88,7 @@ def gemm_rows(published: Mapping[str, Any], service: CompileService) -> list[lis
         gpu, sizes = load_gpu(about["gpu"]), list(about["tflops"])
         found = least_us(GEMM, gpu, [{"m": s, "n": s, "k": s} for s in sizes], service)
         for size, us in zip(sizes, found, strict=True):
-            told = 2 * size**3 / about["tflops"][size] / 1e6
-            lines.append([gpu.name, f"BF16 {size}^3", f"{told:.1f} us", f"{us:.1f} us", f"{us / told:.2f}"])
+            lines.append(line(gpu, f"BF16 {size}^3", 2 * size**3 / about["tflops"][size] / 1e6, us))
     return lines
 
 

@@ -94,8 +94,7 @@ def access_parts(read: KernelExplanation, resources: KernelResources, plan: Laun
         notes.append(f"accesses: {', '.join(missing)} has no value, so what depends on it is unknown")
     if accesses.followed < accesses.launched:
         notes.append(
-            f"accesses: {accesses.followed:,} of {accesses.launched:,} CTAs were followed, each standing for its"
-            " neighbours: sectors and executions are close, not exact"
+            f"accesses: {accesses.followed:,} of {accesses.launched:,} CTAs were followed, the others taken to be alike"
         )
     if accesses.stopped:
         notes.append(f"accesses: {accesses.stopped}")

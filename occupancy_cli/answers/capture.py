@@ -12,17 +12,19 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.report.capture_parts import Capture, CapturedSpec, NotCaptured
+from occupancy_cli.report.capture_parts import Capture, CapturedSpec, NotCaptured, NotLaunched
 from occupancy_cli.report.kernel_parts import Kernel
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.report import Report
+from occupancy_cli.source.launch_guards import not_launched
 from occupancy_cli.source.removed_apis import explain
 from occupancy_cli.version import VERSION
 
 
-def captured(result: CaptureResult, gpu: GpuProfile | None) -> Report:
-    """A Report with the capture alone."""
+def captured(result: CaptureResult, gpu: GpuProfile | None, script: Path | None = None) -> Report:
+    """A Report with the capture alone; `script` is the file that ran, whose other kernels are then named."""
     found = result.captured
+    launched = {spec.kernel.rpartition(":")[2] for spec in found.specs} | {each.kernel for each in found.not_captured}
     return Report(
         command="capture",
         toolchain=Toolchain(occupancy=VERSION, triton=found.versions.get("triton")),
@@ -32,15 +34,18 @@ def captured(result: CaptureResult, gpu: GpuProfile | None) -> Report:
             launches=found.launches,
             specs=[mirrored(spec, CapturedSpec) for spec in found.specs],
             not_captured=[mirrored(each, NotCaptured) for each in found.not_captured],
+            not_launched=[mirrored(each, NotLaunched) for each in (not_launched(script, launched) if script else ())],
         ),
         notes=notes_of(result),
         interrupted=found.status == "interrupted" or result.exit_code in (130, -2),
     )
 
 
-def analyze_captured(result: CaptureResult, gpu: GpuProfile, service: CompileService) -> Report:
+def analyze_captured(
+    result: CaptureResult, gpu: GpuProfile, service: CompileService, script: Path | None = None
+) -> Report:
     """A Report with the capture and every spec of it analyzed, by the code behind `occupancy analyze`."""
-    base = captured(result, gpu)
+    base = captured(result, gpu, script)
     kernels: list[Kernel] = []
     notes = list(base.notes)
     last: Report | None = None

@@ -23,6 +23,7 @@ from occupancy_cli.answers.baseline import BaselineRequest, Result, held_to, rea
 from occupancy_cli.answers.by_spec import AskedGpu
 from occupancy_cli.answers.check_budgets import figures_of, judge_budgets, judge_cap
 from occupancy_cli.answers.table_entries import Tables
+from occupancy_cli.answers.weighs_most import OF_REGISTERS, OF_SHARED_MEMORY, weighs_most
 from occupancy_cli.compile.compile_service import CompileService, SourcesChanged
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.errors import CompileError, OccupancyError, unknown_name
@@ -34,7 +35,7 @@ from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.budget_layers import (
-    OF_SHARED_MEMORY,
+    BUDGETS_OF_SHARED_MEMORY,
     BudgetLayer,
     Limit,
     batches_of,
@@ -47,6 +48,8 @@ from occupancy_cli.spec.config_tables import TableEntry
 from occupancy_cli.spec.kernel_spec import ConfigTable
 from occupancy_cli.spec.settings import Setting
 
+# Beyond so many what weighs most is left to `explain`: each is one more compile.
+_MOST_EXPLAINED = 24
 # Nothing was looked at then: a person cannot mean that it may be so.
 _NEVER_ALLOWED = frozenset({"input", "baseline"})
 _PLACE = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+)(?::\d+)?(?:: (?P<rest>.*))?$", re.DOTALL)
@@ -91,6 +94,7 @@ def check(selection: Selection, question: CheckQuestion, default: AskedGpu, serv
     except KeyboardInterrupt:
         service.interrupted = True
     run.judge()
+    run.explain()
     if service.interrupted and not run.found:
         raise KeyboardInterrupt
     findings, unused = allowed(run.found, question.allow_unknown)
@@ -171,6 +175,8 @@ class _Run:
         self.pruned = 0
         self.unchanged: set[tuple[str, str]] = set()
         self._planned: list[_Planned] = []
+        self._to_explain: list[tuple[int, CompileRequest]] = []
+        """Where in `found` a finding is that could say more, and the launch that it is about."""
         self._ids: dict[str, str] = {}
 
     def gpu_id(self, name: str) -> str:
@@ -285,6 +291,7 @@ class _Run:
 
     def _judge(self, planned: _Planned, outcomes: Iterator[CompileOutcome]) -> None:
         findings: list[schema.Finding] = []
+        requests: dict[int, CompileRequest] = {}
         any_fits = False
         one_is_enough = False
         places = config_places(planned.kernel, planned.selected)
@@ -305,7 +312,9 @@ class _Run:
                 "file": file,
                 "line": line,
             }
-            found = list(_of_config(planned.kernel, planned.gpu, analyzed, more, used, limits, base))
+            judged = list(_of_config(planned.kernel, planned.gpu, analyzed, more, used, limits, base))
+            found = [finding for finding, _ in judged]
+            requests |= {id(finding): request for finding, request in judged}
             one_is_enough |= limits.get("fits", Limit(None)).value == "one"
             any_fits |= used and all(f.level == "ok" for f in found if f.rule in _OF_FIT)
             findings += found
@@ -314,7 +323,24 @@ class _Run:
                 self.results.append(result_of(base, planned.gpu.id, figures))
         if one_is_enough and any_fits:
             findings = [_need_not_fit(f) for f in findings]
-        self.found += [*findings, *planned.about]
+        for finding in findings:
+            if finding.level == "violation" and finding.rule in OF_SHARED_MEMORY | OF_REGISTERS:
+                self._to_explain.append((len(self.found), requests[id(finding)]))
+            self.found.append(finding)
+        self.found += planned.about
+
+    def explain(self) -> None:
+        """Say of what breaks a limit of shared memory or registers which buffer or line weighs most in it."""
+        chosen = self._to_explain[:_MOST_EXPLAINED]
+        requests = [replace(request, explain=True, time_on=None) for _, request in chosen]
+        for (at, _), outcome in zip(chosen, self.service.compile_all(requests), strict=True):
+            finding = self.found[at]
+            text = "" if outcome.explanation is None else weighs_most(finding.rule, outcome.explanation.read())
+            if text:
+                self.found[at] = replace(finding, message=f"{finding.message}; {text}")
+        if len(self._to_explain) > len(chosen):
+            left = len(self._to_explain) - len(chosen)
+            self.notes.append(f"what weighs most is said of {len(chosen)} findings; {left:,} more: `occupancy explain`")
 
     def _tables(self, selected: SelectedKernel, gpus: Sequence[GpuProfile]) -> None:
         """The entries of a spec's config tables, each on the GPU that its file names or on those asked for."""
@@ -354,7 +380,7 @@ def _distinct(gpus: Iterable[GpuProfile]) -> list[GpuProfile]:
 
 def _stop(rules: frozenset[str], records: bool) -> Callable[[GpuProfile], int]:
     """Where compiles may end: the cap alone is known at shared-memory allocation, registers need the whole compile."""
-    needs_registers = records or bool(rules - OF_SHARED_MEMORY)
+    needs_registers = records or bool(rules - BUDGETS_OF_SHARED_MEMORY)
     return lambda gpu: gpu.limits.shared_per_cta_optin_bytes if needs_registers else -1
 
 
@@ -561,13 +587,16 @@ def _of_config(
     used: bool,
     limits: Mapping[str, Limit],
     base: Mapping[str, Any],
-) -> Iterator[schema.Finding]:
+) -> Iterator[tuple[schema.Finding, CompileRequest]]:
+    """What is found of a config, each with the launch that it is about."""
     names = [plan.request.source.kernel for plan in analyzed.point.launches[: len(analyzed.outcomes)]]
     capped = [judge_cap(gpu, n, outcome, used, base) for n, outcome in zip(names, analyzed.outcomes, strict=True)]
-    yield from capped
+    requests = [plan.request for plan in analyzed.point.launches]
+    yield from zip(capped, requests, strict=False)
     # Budgets are the main kernel's; one that cannot be launched has been told so.
     if used and capped[0].level != "violation":
-        yield from judge_budgets(kernel, gpu, analyzed, at_batches, limits, base)
+        for finding in judge_budgets(kernel, gpu, analyzed, at_batches, limits, base):
+            yield finding, requests[0]
 
 
 def _table_results(selected: SelectedKernel, tables: Tables) -> Iterator[Result]:
@@ -616,7 +645,7 @@ def _table_findings(
         analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
         limits = limits_of(judged.gpu, {**judged.config, **base["knobs"]})
         kernel = tables.kernel_on(judged.gpu)
-        for finding in _of_config(kernel, judged.gpu, analyzed, {}, True, limits, base):
+        for finding, _ in _of_config(kernel, judged.gpu, analyzed, {}, True, limits, base):
             yield replace(finding, **(spec_place if finding.level == "ok" else entry_place))
     for problem, entries in unknown.items():
         files = len({e.file for e in entries})

@@ -6,14 +6,16 @@ recommendation, the sweep over batch, the least time of each split at each batch
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from occupancy_cli.answers import report_parts
-from occupancy_cli.answers.analyze import analyze, stop_above
+from occupancy_cli.answers.analyze import analyze, compile_points, config_part, stop_above
 from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
+from occupancy_cli.answers.explain import chosen_points, explained_config, to_explain
 from occupancy_cli.answers.gpus import gpu_facts
 from occupancy_cli.answers.recommend import Workload, batches_of, prepare_timed, recommend
 from occupancy_cli.answers.sweep import sweep
@@ -22,6 +24,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.point_table import candidate_tables
+from occupancy_cli.plan.points import points, prepare
 from occupancy_cli.report import schema
 from occupancy_cli.report.choice_parts import SurfacePoint
 from occupancy_cli.spec.expression_columns import spread
@@ -64,8 +67,13 @@ def page_report(
     except InputError as why:
         return replace(found, notes=[*found.notes, f"nothing is recommended: {why}"])
     first = chosen.recommendations[0]
+    named = ",".join(f"{n}={v}" for n, v in {**first.knobs, **first.config}.items())
     knobs = {n: Setting((v,), RECOMMENDED) for n, v in first.knobs.items() if n not in sets}
     at_chosen = analyze(given, gpu, service, {**sets, **batch, **knobs}, timed=True, command="report")
+    [with_map] = explained_configs(given, gpu, service, {**sets, **batch, **knobs}, named)
+    configs = [with_map if c.config == with_map.config and c.shapes == with_map.shapes else c
+               for c in at_chosen.kernels[0].configs]  # fmt: skip
+    at_chosen = replace(at_chosen, kernels=[replace(at_chosen.kernels[0], configs=configs)])
     found = replace(
         found,
         kernels=[*found.kernels, *at_chosen.kernels],
@@ -79,6 +87,16 @@ def page_report(
     swept = sweep(given, gpu, service, sets, over)
     surface = surface_of(given, gpu, service, sets, over, swept.sweep)
     return replace(found, sweep=swept.sweep, surface=surface, interrupted=service.interrupted)
+
+
+def explained_configs(
+    given: KernelInput, gpu: GpuProfile, service: CompileService, sets: Mapping[str, Setting], named: str
+) -> list[schema.Config]:
+    """The configs that `named` (NAME=VALUE,...) picks, with their maps; a compile each."""
+    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    picked = [to_explain(point) for point in chosen_points(points(kernel, gpu, stop_above(gpu, full=False)), [named])]
+    analyzed = compile_points(kernel, gpu, service, picked, timed=True)
+    return [explained_config(config_part(kernel, gpu, each), each, [], follow=False) for each in analyzed]
 
 
 def surface_of(

@@ -98,6 +98,7 @@ class _Body:
         self.addressed = self._addressed(function) & names
         self.descriptors = dict(self._descriptors(function, names))
         self.stored_as = dict(self._stored_as(function, names))
+        self.compared = self._compared(function, names)
         self.passed = passed_at_launch(module, {function.name}, [p.arg for p in params])
         self.axes = 1 + max(
             (
@@ -128,6 +129,18 @@ class _Body:
             if isinstance(owner, ast.Name) and owner.id in params and call.args:
                 offsets = call.args[0]
                 yield owner.id, len(offsets.elts) if isinstance(offsets, (ast.List, ast.Tuple)) else 2
+
+    @staticmethod
+    def _compared(function: ast.AST, params: set[str]) -> dict[str, str]:
+        """The parameters that a kernel compares with texts, `MODE == "swish"`, each with the first of them."""
+        found: dict[str, str] = {}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id in params:
+                values = [v for c in node.comparators for v in (c.elts if isinstance(c, ast.Tuple) else [c])]
+                texts = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+                if texts:
+                    found.setdefault(node.left.id, texts[0])
+        return found
 
     @staticmethod
     def _stored_as(function: ast.AST, params: set[str]) -> Iterator[tuple[str, str]]:
@@ -403,7 +416,9 @@ class _Writer:
             if expression is not None:
                 self.lines.append(f"  {name}: {_scalar(expression)}  # as launched")
                 continue
-            value = self._guess(_expected(name), f"constexprs.{name}")
+            text = self.body.compared.get(name)
+            expected = _expected(name) if text is None else _scalar(text)
+            value = self._guess(expected, f"constexprs.{name}")
             hint = f"; launched with {_one_line(' or '.join(texts))}" if texts else ""
             self.lines.append(f"  {name}: {value}  # guess{hint}")
         self.lines += [f"  # {p.name}: {_one_line(p.default or '')} by default" for p in defaults]

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from occupancy_cli.plan.kernel_input import KernelInput
     from occupancy_cli.report.report import Report
 
+_MOST_CTAS = 32
+
 Batches = int | str | Iterable[int]
 """80, [48, 64, 80], range(1, 129), or the command line's "1:128"."""
 
@@ -59,6 +61,7 @@ _OPTIONS = (
     (re.compile(r"--arg\b"), "args"),
     (re.compile(r"--hw-profiles\b"), "profiles"),
     (re.compile(r"--gpu\b"), "gpu"),
+    (re.compile(r"--config\b"), "config"),
     (re.compile(r"--(batch|mix|lengths|grid|anchor|calibration|threads|regs|shared|carveout|tmem)\b"), r"\1"),
     (re.compile(r"--(num-warps|num-ctas|static-shared)\b"), lambda found: found[1].replace("-", "_")),
 )
@@ -101,6 +104,76 @@ def analyze(
     asked = asked_gpu(gpu, profiles)
     report = answered(
         compiling, lambda service: analyze_spec(given.kernel, [asked], service, given.settings, full=full, timed=timed)
+    )
+    return _with_notes(report, given.notes)
+
+
+@_python_errors
+def explain(
+    kernel: Any = None,
+    *,
+    gpu: str | GpuProfile | None = None,
+    args: Mapping[str, Any] | None = None,
+    configs: Iterable[Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    batch: Batches | None = None,
+    grid: Sequence[int | str] | None = None,
+    full: bool = False,
+    profiles: Sequence[str | Path] = (),
+    compiling: Compiling = DEFAULT_COMPILING,
+) -> Report:
+    """Where bytes and registers go: as `analyze`, each `Config` with its `shared_map` and `register_use` by line.
+
+    Of one or two configs it also says what other launch options would do (`options_tried`); each is a compile.
+    """
+    from occupancy_cli.answers.explain import explain as explained
+    from occupancy_cli.api.given_kernel import given_kernel
+
+    sets = _with_batch(settings, batch)
+    given = given_kernel(kernel, args=args, grid=grid, configs=configs, settings=sets)
+    profile = asked_gpu(gpu, profiles).profile()
+    report = answered(
+        compiling, lambda service: explained(given.kernel, profile, service, given.settings, full=full)
+    )  # fmt: skip
+    return _with_notes(report, given.notes)
+
+
+@_python_errors
+def fit(
+    kernel: Any = None,
+    *,
+    ctas: int | None = None,
+    no_spills: bool = False,
+    config: Any = None,
+    gpu: str | GpuProfile | None = None,
+    args: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    batch: Batches | None = None,
+    grid: Sequence[int | str] | None = None,
+    limit: int = 60,
+    profiles: Sequence[str | Path] = (),
+    compiling: Compiling = DEFAULT_COMPILING,
+) -> Report:
+    """The smallest changes of a config that reach a goal: so many `ctas` per SM, `no_spills`, else that it can launch.
+
+    `config` is where to start from (a mapping or `triton.Config`; None: the kernel's first); at most `limit`
+    candidates are compiled. `exit_code` is 0 where something reaches the goal.
+    """
+    from occupancy_cli.answers.fit import Goal
+    from occupancy_cli.answers.fit import fit as fitted
+    from occupancy_cli.api.argument_types import config_of
+    from occupancy_cli.api.given_kernel import given_kernel
+
+    if ctas is not None and no_spills:
+        raise InputError("ctas and no_spills are given both", where="fit", hint="One goal at a time.")
+    if ctas is not None and not 1 <= ctas <= _MOST_CTAS:
+        raise InputError(f"{ctas} CTAs per SM", where="ctas", hint=f"It is 1 to {_MOST_CTAS}.")
+    sets = _with_batch(settings, batch)
+    given = given_kernel(kernel, args=args, grid=grid, configs=None, settings=sets)
+    start = None if config is None else ",".join(f"{n}={v}" for n, v in config_of(config, 0).items())
+    profile, goal = asked_gpu(gpu, profiles).profile(), Goal(ctas, no_spills)
+    report = answered(
+        compiling, lambda service: fitted(given.kernel, profile, service, given.settings, goal, start, limit=limit)
     )
     return _with_notes(report, given.notes)
 

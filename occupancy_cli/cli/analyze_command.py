@@ -24,6 +24,7 @@ def analyze(
     sets: options.SetOption = None,
     arguments: options.ArgOption = None,
     grid: options.GridOption = None,
+    signature: options.SignatureOption = None,
     full: Annotated[
         bool,
         typer.Option("--full", help="Compile configs over the cap to the end too."),
@@ -53,7 +54,7 @@ def analyze(
         with how.service() as service:
             show(analyze_compiled(kernel, targets[0], service, values, grid), output_format)
         return
-    given = read_kernel_input(kernel, arguments or [], grid)
+    given = read_kernel_input(kernel, arguments or [], grid, signature)
     with how.service() as service:
         report = analyze_spec(given, targets, service, values, full=full, timed=time)
     show(report, output_format)

@@ -57,12 +57,13 @@ def capture(
     profile = None if live and gpu == options.DEFAULT_GPU else options.resolve_gpu(gpu, hw_profiles)
     request = CaptureRequest(script, tuple(arguments or ()), out, profile, live, module, most, overwrite)
     result = run(request)
-    report = captured(result, profile)
+    file = None if module else Path(script)
+    report = captured(result, profile, file)
     if result.spec_paths and analyze and not report.interrupted:
         # A run on a GPU that was not named is analyzed for that GPU.
         target = profile or options.resolve_gpu("local", hw_profiles)
         with how.service() as service:
-            report = analyze_captured(result, target, service)
+            report = analyze_captured(result, target, service, file)
     if report.capture is not None and report.capture.folder is not None:
         print_report(report, output_format)
     if not report.interrupted:

@@ -44,7 +44,8 @@ def explain(
     how: CompileOptions,
 ) -> None:
     """Where bytes and registers go: each buffer of shared memory with its address, life and source line, what sets the
-    peak, the lines that hold most registers, spills in loops, and what num_warps and maxnreg would do.
+    peak, the lines that hold most registers, spills in loops, what num_warps and maxnreg would do, and what each memory
+    access takes in sectors and wavefronts against the least, with the cause.
 
     Exit code 2 when a config did not compile, 0 otherwise.
     """

@@ -69,6 +69,14 @@ ArgOption = Annotated[
 GridOption = Annotated[
     str | None, typer.Option("--grid", metavar="X,Y,Z", help="Launch grid of a kernel without a spec; expressions.")
 ]
+SignatureOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="TYPES",
+        help="All parameters of a kernel without a spec, as Triton's tools.compile takes them: '*fp32:16, i32, 64'.",
+    ),
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="table, or json on standard output.")]
 BatchOption = Annotated[
     str | None, typer.Option("--batch", help="Requests: 80, or several: 48,64,80 or 1:128. Left out: the spec's.")

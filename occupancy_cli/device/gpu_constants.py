@@ -400,9 +400,13 @@ def _l2(timer: KernelTimer, facts: Facts, region: Region, found: Constants) -> N
         few, many = (in_parts(kernel, timer, base, ctas, count, p) for p in (FEW_PASSES, 2 * MANY_PASSES))
         return steady_gbps(timer, few, many)
 
-    few_sms, half, same = max(sms // 4, 1), max(sms // 2, 1), max(sms // SAME_SHARERS, 1)
-    fits = max(c for c in CTAS_PER_SM if c * sms * STREAM_THREADS * _unrolled("write") * VECTOR_BYTES <= size)
-    few, many = (streaming("write", timer, base, size, fits * sms, passes=p) for p in (FEW_PASSES, MANY_PASSES))
+    # As many SMs as have parts of their own in half of the L2.
+    room = max(facts.l2_bytes // 2 // PART_BYTES, 1)
+    few_sms, half, same = (min(max(sms // each, 1), room) for each in (4, 2, SAME_SHARERS))
+    layer = sms * STREAM_THREADS * _unrolled("write") * VECTOR_BYTES  # what a CTA on every SM writes at once
+    written = max(size, layer)
+    fits = max(c for c in CTAS_PER_SM if c * layer <= written)
+    few, many = (streaming("write", timer, base, written, fits * sms, passes=p) for p in (FEW_PASSES, MANY_PASSES))
     found.numbers |= {
         "l2_read_bytes_per_cycle": per_cycle(best, sms, f"all SMs read {size:,} bytes between them"),
         "l2_read_few_sms_bytes_per_cycle": per_cycle(
@@ -411,7 +415,7 @@ def _l2(timer: KernelTimer, facts: Facts, region: Region, found: Constants) -> N
         "l2_read_same_bytes_per_cycle": per_cycle(
             parts("read_8", sms, same), sms, f"all SMs read, in {same} groups, each the same {PART_BYTES:,} bytes"
         ),
-        "l2_write_bytes_per_cycle": per_cycle(steady_gbps(timer, few, many), sms, f"all SMs write {size:,} bytes"),
+        "l2_write_bytes_per_cycle": per_cycle(steady_gbps(timer, few, many), sms, f"all SMs write {written:,} bytes"),
         "l2_write_few_sms_bytes_per_cycle": per_cycle(
             parts("write", half, half), half, f"{half} SMs write, each {PART_BYTES:,} bytes of its own"
         ),

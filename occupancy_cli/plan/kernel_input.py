@@ -23,6 +23,8 @@ from occupancy_cli.yaml_reader import Document, find_file
 COMPILED = (".ttir", ".ttgir", ".ptx", ".cubin")
 """Endings of files that a compiler wrote: a kernel that needs no spec to be analyzed."""
 SHIPPED_KERNEL = "sparse_mla_decode"
+_NOT_OF_16 = 17
+"""An integer without a hint in a signature: neither 1 nor a multiple of 16, as Triton takes it."""
 _ARGUMENT = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<type>[^=@]+)(?:@(?P<align>\d+))?(?:=(?P<value>.+))?$")
 
 
@@ -63,20 +65,23 @@ def shipped_specs() -> list[Path]:
     return sorted(shipped_dir("kernels").glob("*.yaml"))
 
 
-def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str | None = None) -> KernelInput:
-    """The kernel that `text` names (None: the shipped one); `arguments` and `grid` are what --arg and --grid gave.
+def read_kernel_input(
+    text: str | None, arguments: Sequence[str] = (), grid: str | None = None, signature: str | None = None
+) -> KernelInput:
+    """The kernel that `text` names (None: the shipped one); `arguments`, `grid` and `signature` are what the options
+    of these names gave.
 
     `InputError` for a file that is not there (with where it does lie), a reference without a kernel name, or `--arg`
     beside a spec.
     """
     if text is None:
-        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments, grid)
+        return _from_spec(shipped_dir("kernels") / f"{SHIPPED_KERNEL}.yaml", arguments, grid, signature)
     path = Path(text)
     if path.suffix in (".yaml", ".yml"):
-        return _from_spec(find_file(path), arguments, grid)
+        return _from_spec(find_file(path), arguments, grid, signature)
     by_name = {p.stem: p for p in shipped_specs()}
     if text in by_name:
-        return _from_spec(by_name[text], arguments, grid)
+        return _from_spec(by_name[text], arguments, grid, signature)
     if ":" not in text:
         raise _no_kernel(text, path, list(by_name))
     parsed: dict[str, Argument] = {}
@@ -85,11 +90,21 @@ def read_kernel_input(text: str | None, arguments: Sequence[str] = (), grid: str
         if name in parsed:
             raise InputError(f"{name} is given twice", where=f"--arg {given}")
         parsed[name] = argument
-    return input_without_spec(text, parsed, None if grid is None else split_axes(grid))
+    constexprs: dict[str, Any] = {}
+    if signature is not None:
+        signed, constexprs = _signed(parse_ref(text, Path.cwd()), signature)
+        parsed = signed | parsed
+    return input_without_spec(text, parsed, None if grid is None else split_axes(grid), constexprs)
 
 
-def input_without_spec(text: str, given: Mapping[str, Argument], grid: Sequence[str] | None) -> KernelInput:
-    """A kernel by its reference (`path/to/file.py:kernel`), its arguments and the expressions of its grid's axes."""
+def input_without_spec(
+    text: str,
+    given: Mapping[str, Argument],
+    grid: Sequence[str] | None,
+    constexprs: Mapping[str, Any] | None = None,
+) -> KernelInput:
+    """A kernel by its reference (`path/to/file.py:kernel`), its arguments, the expressions of its grid's axes, and
+    constexprs that are known beforehand."""
     ref = parse_ref(text, Path.cwd())
     parsed = _stated(ref, given) | dict(given)
     # An argument with a number is a name too: --grid may use it, --set may change it.
@@ -100,6 +115,7 @@ def input_without_spec(text: str, given: Mapping[str, Argument], grid: Sequence[
         "kernel": text,
         "shapes": {n: int(v) if isinstance(v, bool) else v for n, v in shapes.items()},
         "arguments": named,
+        "constexprs": dict(constexprs or {}),
         "configs": "autotune",
     }
     if grid is not None:
@@ -126,6 +142,40 @@ def _stated(ref: KernelRef, given: Collection[str]) -> dict[str, Argument]:
         if canonical.startswith(("*", "fp", "bf")) or name in numbers:
             found[name] = Argument(type=canonical, value=None if canonical.startswith("*") else numbers.get(name))
     return found
+
+
+def _signed(ref: KernelRef, signature: str) -> tuple[dict[str, Argument], dict[str, Any]]:
+    """(arguments, constexprs) of a signature as Triton's `tools.compile` takes it: `*fp32:16, *fp32:16, i32, 1024`.
+
+    A type stands for an argument; behind the colon is what divides it, 16, or 1 for an integer that is 1. What is no
+    type is the value of a constexpr.
+    """
+    from occupancy_cli.source.source_launches import parameter_names
+
+    where = f"--signature {signature}"
+    items = [item.strip() for item in split_outside_brackets(signature)]
+    names = parameter_names(ref.file, source_name(ref.file, ref.kernel)) if ref.file is not None else []
+    if len(items) != len(names):
+        known = f"{ref.kernel} has {len(names)} parameters: {', '.join(names)}" if names else "its source is not found"
+        raise InputError(f"a signature of {len(items)}; {known}", where=where, hint="Write one item for each of them.")
+    arguments: dict[str, Argument] = {}
+    constexprs: dict[str, Any] = {}
+    for name, item in zip(names, items, strict=True):
+        text, _, hint = item.partition(":")
+        if hint not in ("", "1", "16"):
+            raise InputError(f"{item!r}: what divides an argument is 16 or 1", where=where)
+        try:
+            kind = canonical_type(text)
+        except ValueError:
+            constexprs[name] = _number(text)
+            continue
+        if kind.startswith("*"):
+            arguments[name] = Argument(type=kind, align=16 if hint == "16" else 1)
+        elif hint or not kind.startswith(("i", "u")) or kind == "i1":
+            arguments[name] = Argument(type=kind, value=int(hint) if hint else None)
+        else:
+            arguments[name] = Argument(type=kind, value=_NOT_OF_16)
+    return arguments, constexprs
 
 
 def source_name(path: Path, kernel: str) -> str:
@@ -167,9 +217,9 @@ def _kernels_in(path: Path) -> list[str]:
         return []
 
 
-def _from_spec(path: Path, arguments: Sequence[str], grid: str | None) -> KernelInput:
-    if arguments or grid is not None:
-        flag = "--arg" if arguments else "--grid"
+def _from_spec(path: Path, arguments: Sequence[str], grid: str | None, signature: str | None) -> KernelInput:
+    if arguments or grid is not None or signature is not None:
+        flag = "--arg" if arguments else "--grid" if grid is not None else "--signature"
         hint = f"Edit {path}, or change a value by --set NAME=VALUE." if arguments else f"Edit {path}."
         raise InputError(f"{flag} is for a kernel without a spec", where=flag, hint=hint)
     spec, document = load_spec(path)

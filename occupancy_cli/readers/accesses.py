@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,15 +37,17 @@ from occupancy_cli.readers.warp_code import ACCESSES
 from occupancy_cli.readers.warp_machine import WARP, Touch, WarpLaunch, WarpMachine
 from occupancy_cli.readers.warp_values import Bools, Value, mixed
 
-LANE_STEPS = 100_000_000
+LANE_STEPS = 60_000_000
 """Lanes times instructions that are followed of a launch: one to three seconds."""
 MOST_LANES = 1 << 17
 _FIRST_CTAS = 8
+_RESERVED_BYTES = 4096  # the system's own kilobyte below a CTA's shared memory, and room behind it
 DATA_ADDRESS = "its address depends on loaded data"
 DATA_MASK = "every lane whose mask depends on loaded data takes part"
 DATA_BRANCH = "the code below a branch on loaded data runs, a loop of such length twice"
 DATA_WAY = "whether it runs depends on loaded data"
 DATA_ROWS = "different loaded indices are different rows"
+LIKE_NEIGHBOURS = "CTAs that were not followed are like those beside them"
 UNFOLLOWED = "its address is computed by instructions that are not followed"
 
 
@@ -137,34 +139,69 @@ def read_accesses(
     A few CTAs are run first; from how many instructions they take follows how many more fit into `lane_steps`.
     """
     launched = math.prod(grid)
+    counted = _Counted(kernel)
+    run = _Runner(kernel, threads, grid, constants, shared_bytes, counted)
     ctas, weights = chosen_ctas(grid, _FIRST_CTAS)
-    counted, machine = _run(kernel, WarpLaunch(threads, shared_bytes + 4096, grid, constants, tuple(ctas)), weights)
-    more = min(lane_steps // max(machine.steps, 1), MOST_LANES) // threads
+    steps = run.all(ctas, weights)
+    more = lane_steps // max(steps, 1) // threads
     if len(ctas) < launched and more > len(ctas):
+        counted.clear()
         ctas, weights = chosen_ctas(grid, more)
-        counted, machine = _run(kernel, WarpLaunch(threads, shared_bytes + 4096, grid, constants, tuple(ctas)), weights)
+        at_once = max(MOST_LANES // threads, 1)
+        for start in range(0, len(ctas), at_once):
+            run.all(ctas[start : start + at_once], weights[start : start + at_once])
+    if len(ctas) < launched:
+        counted.assume(LIKE_NEIGHBOURS)
     inside = {i for loop in kernel.loops for i in loop.indices}
-    found = tuple(
-        counted.access(i, i in inside, machine.stopped, bool(machine.uncertain)) for i in sorted(counted.places)
-    )
-    return Accesses(found, len(ctas), launched, machine.stopped)
+    found = tuple(counted.access(i, i in inside, run.stopped, run.uncertain) for i in sorted(counted.tallies))
+    return Accesses(found, len(ctas), launched, run.stopped)
 
 
-def _run(kernel: SassKernel, launch: WarpLaunch, weights: Sequence[float]) -> tuple[_Counted, WarpMachine]:
-    counted = _Counted(kernel, np.repeat(np.array(weights), launch.threads // WARP))
-    machine = WarpMachine(kernel, launch, counted.touch)
-    machine.run()
-    return counted, machine
+class _Runner:
+    """Runs CTAs of one launch, some at a time."""
+
+    def __init__(
+        self,
+        kernel: SassKernel,
+        threads: int,
+        grid: tuple[int, int, int],
+        constants: Mapping[int, int],
+        shared_bytes: int,
+        counted: _Counted,
+    ) -> None:
+        self.kernel, self.counted = kernel, counted
+        self.launch = WarpLaunch(threads, shared_bytes + _RESERVED_BYTES, grid, constants, ())
+        self.stopped = ""
+        self.uncertain = False
+
+    def all(self, ctas: Sequence[tuple[int, int, int]], weights: Sequence[float]) -> int:
+        """Run these CTAs to their end; how many instructions that took."""
+        self.counted.weights = np.repeat(np.array(weights), self.launch.threads // WARP)
+        machine = WarpMachine(self.kernel, replace(self.launch, ctas=tuple(ctas)), self.counted.touch)
+        machine.run()
+        self.stopped = self.stopped or machine.stopped
+        self.uncertain = self.uncertain or bool(machine.uncertain)
+        return machine.steps
 
 
 class _Counted:
     """Adds up what accesses take; warps count by their weight."""
 
-    def __init__(self, kernel: SassKernel, weights: np.ndarray) -> None:
+    def __init__(self, kernel: SassKernel) -> None:
         self.kernel = kernel
-        self.weights = weights
-        self.places = {i for i, c in enumerate(kernel.instructions) if c.base in ACCESSES and not _skipped(c)}
-        self.tallies = {i: _Tally() for i in self.places}
+        self.weights = np.zeros(0)
+        self.tallies: dict[int, _Tally] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was counted."""
+        code = self.kernel.instructions
+        self.tallies = {i: _Tally() for i, c in enumerate(code) if c.base in ACCESSES and not _skipped(c)}
+
+    def assume(self, what: str) -> None:
+        """Let every figure rest on this."""
+        for tally in self.tallies.values():
+            tally.assumes.add(what)
 
     def touch(self, touch: Touch) -> None:
         tally = self.tallies.get(touch.index)

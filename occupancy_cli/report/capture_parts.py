@@ -7,7 +7,7 @@ scale.yaml         1        4  10 x 2  small.py:8
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from occupancy_cli.report.part_values import prose
 
@@ -37,6 +37,16 @@ class NotCaptured:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotLaunched:
+    """A kernel of the script, or of a module that it imports beside it, that it did not launch, and why as far as its
+    source says."""
+
+    kernel: str
+    source: str
+    reason: str = prose()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Capture:
     """All that a script launched, and the folder of its specs (null: nothing was written)."""
 
@@ -44,3 +54,4 @@ class Capture:
     launches: int
     specs: list[CapturedSpec]
     not_captured: list[NotCaptured]
+    not_launched: list[NotLaunched] = field(default_factory=list)

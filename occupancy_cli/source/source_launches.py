@@ -39,6 +39,15 @@ def source_options(path: Path, kernel: str) -> SourceOptions:
     return _read(path, kernel, stamp.st_mtime_ns, stamp.st_size)
 
 
+def parameter_names(path: Path, kernel: str) -> list[str]:
+    """The positional parameters of a kernel, in the order of its signature; none where its source is not found."""
+    for file, module, name in _definitions(path, kernel):
+        found = _KernelReader(file, module, name).parameters
+        if found:
+            return found
+    return []
+
+
 @functools.lru_cache(maxsize=256)
 def _read(path: Path, kernel: str, _changed_ns: int, _size: int) -> SourceOptions:
     found = SourceOptions()

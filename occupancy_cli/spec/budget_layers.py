@@ -20,7 +20,7 @@ from occupancy_cli.spec.settings import parse_value
 from occupancy_cli.yaml_reader import Document, KeyPath
 
 SELECTORS = frozenset({"gpus", "configs", "batches"})
-OF_SHARED_MEMORY = frozenset({"fits", "max_shared_bytes"})
+BUDGETS_OF_SHARED_MEMORY = frozenset({"fits", "max_shared_bytes"})
 """What is known when shared memory is allocated; every other rule needs the whole compile."""
 OF_LAUNCHES = frozenset({"min_wave_efficiency", "max_predicted_time_us"})
 """What depends on the grid too."""

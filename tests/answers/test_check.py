@@ -462,7 +462,12 @@ def test_what_recommend_emits_passes_as_it_is_pasted(tmp_path: Path) -> None:
     written()
     failed = run("mm.yaml", "--format", "json", cwd=tmp_path)
     assert failed.returncode == 1
-    assert [f["config"]["BK"] for f in findings(failed) if f["level"] == "violation"] == [128]
+    (over,) = [f for f in findings(failed) if f["level"] == "violation"]
+    assert over["config"]["BK"] == 128
+    # Two copies of a 128 x 128 tile of bf16 are 65,536 bytes, as much for the other operand: over by 131,072 - 101,376.
+    assert "are 29,696 over the cap of 101,376" in over["message"]
+    assert "is 65,536 bytes for `a` (pipelined load, 2 copies of 128x128 bf16), mm.py:" in over["message"]
+    assert "a = tl.load(a_ptr" in over["message"]
     configs, prune = emitted("configs"), emitted("prune")
     written(emitted=configs, configs="CONFIGS")
     assert run("mm.yaml", cwd=tmp_path).returncode == 0

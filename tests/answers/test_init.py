@@ -129,6 +129,14 @@ def launch(a, b, d):
 """
 
 
+def test_a_constexpr_that_is_compared_with_texts_is_one_of_them(tmp_path: Path) -> None:
+    body = "    if MODE == 'swish':\n        tl.store(x, 1)\n    elif MODE == 'gelu':\n        tl.store(x, 2)\n"
+    head = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+    (tmp_path / "k.py").write_text(f"{head}def k(x, MODE: tl.constexpr, G: tl.constexpr):\n{body}")
+    (tmp_path / "k.yaml").write_text(write_skeleton(tmp_path / "k.py", None, lambda name: f"k.py:{name}").text)
+    assert load_spec(tmp_path / "k.yaml")[0].constexprs == {"MODE": "swish", "G": 16}
+
+
 def test_types_strides_and_descriptors_are_read_from_the_launch(tmp_path: Path) -> None:
     (tmp_path / "k.py").write_text(LAUNCHED)
     (tmp_path / "k.yaml").write_text(write_skeleton(tmp_path / "k.py", None, lambda name: f"k.py:{name}").text)

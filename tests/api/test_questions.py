@@ -61,6 +61,10 @@ def test_errors_name_arguments_where_the_command_line_names_options() -> None:
         occ.calc(num_warps=4, shared=0, gpu=_changed("5090"))
     with pytest.raises(occ.InputError, match="no executor"):
         occ.analyze(compiling=occ.Compiling(executor="ray"))
+    with pytest.raises(occ.InputError, match="ctas and no_spills are given both"):
+        occ.fit(ctas=2, no_spills=True)
+    with pytest.raises(occ.InputError, match="33 CTAs per SM"):
+        occ.fit(ctas=33)
     with pytest.raises(occ.InputError, match="0 compiles at once"):
         occ.Compiling(jobs=0)
 

@@ -94,6 +94,14 @@ def test_a_rate_that_these_instructions_do_not_reach_is_no_constant() -> None:
     assert found.rates["mma_fp8_operations_per_cycle"].value == pytest.approx(8192, rel=2e-3)
 
 
+def test_parts_of_their_own_stay_within_a_small_l2() -> None:
+    """8 MB: half of it holds the 131,072 bytes of 30 SMs, fewer than half or a fourth of 132."""
+    found = measured(MadeUp(), dataclasses.replace(FACTS, l2_bytes=8_000_000))
+    assert found.numbers["l2_write_few_sms_bytes_per_cycle"].how.startswith("30 SMs write")
+    assert found.numbers["l2_read_few_sms_bytes_per_cycle"].how.startswith("30 SMs read")
+    assert found.numbers["l2_write_few_sms_bytes_per_cycle"].value == pytest.approx(28.0, rel=2e-3)
+
+
 def test_loads_that_the_l1_does_not_keep_tell_nothing_of_it() -> None:
     found = measured(MadeUp(l1_latency=249.0))
     assert "l1_latency_cycles" not in found.numbers and "l1_effective_bytes" not in found.numbers

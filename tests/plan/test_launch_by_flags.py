@@ -9,11 +9,13 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from locations import EXAMPLES
 
-from occupancy_cli.plan.kernel_input import parse_argument
+from occupancy_cli.errors import InputError
+from occupancy_cli.plan.kernel_input import parse_argument, read_kernel_input
 
 EXAMPLE = EXAMPLES / "by_flags"
 RUNTIME = 26
@@ -58,6 +60,19 @@ def test_the_example_gives_every_parameter_once() -> None:
 def test_an_argument_by_its_value(text: str, kind: str, value: float) -> None:
     name, argument = parse_argument(text)
     assert (name, argument.type, argument.value) == (text.partition("=")[0], kind, value)
+
+
+def test_a_signature_as_tools_compile_takes_it(kernel_file: Path) -> None:
+    # scale(x_ptr, y_ptr, n, factor, BLOCK, EVEN)
+    given = read_kernel_input(f"{kernel_file}:scale", signature="*fp32:16, *bf16, i32:16, fp32, 1024, true")
+    x, y, n, factor = given.spec.arguments.values()
+    assert (x.type, x.align, y.type, y.align) == ("*fp32", 16, "*bf16", 1)
+    assert (n.type, given.spec.shapes["n"], factor.type) == ("i32", 16, "fp32")
+    assert given.spec.constexprs == {"BLOCK": 1024, "EVEN": True}
+    bare = read_kernel_input(f"{kernel_file}:scale", signature="*fp32, *fp32, i32, fp32, 64, true").spec.shapes["n"]
+    assert isinstance(bare, int) and bare % 16 and bare != 1  # no hint: nothing is known of it
+    with pytest.raises(InputError, match="a signature of 2; scale has 6 parameters: x_ptr, y_ptr"):
+        read_kernel_input(f"{kernel_file}:scale", signature="*fp32, i32")
 
 
 @pytest.mark.compiles

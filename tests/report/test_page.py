@@ -15,6 +15,7 @@ import pytest
 
 from occupancy_cli.report import schema
 from occupancy_cli.report.choice_parts import SurfacePoint
+from occupancy_cli.report.explain_parts import Buffer, SharedMemoryMap, SourceText
 from occupancy_cli.report.html import charts
 from occupancy_cli.report.html.markup import tag
 from occupancy_cli.report.html.page import Provenance, render_page
@@ -50,6 +51,17 @@ def config(block: int, *, fits: bool = True) -> schema.Config:
     )  # fmt: skip
 
 
+def shared_map() -> SharedMemoryMap:
+    source = SourceText(file="/somewhere/k.py", line=7, text="    key = tl.load(p)")
+    buffers = [
+        Buffer(offset=0, bytes=40000, shape=[64, 256], dtype="bf16", copies=2, purpose="pipelined operand", value="key",
+               live_from=10, live_to=90, at_peak=True, source=source),
+        Buffer(offset=40000, bytes=21568, shape=[64], dtype="fp32", copies=1, purpose="scratch of a reduction", value="",
+               live_from=50, live_to=60, at_peak=True, source=None),
+    ]  # fmt: skip
+    return SharedMemoryMap(total_bytes=61568, operations=100, peak_at=50, peak_unused_bytes=0, buffers=buffers)
+
+
 def choice(block: int, nsplit: int, us: float) -> schema.Choice:
     launch = Launch(
         grid=[80, nsplit], ctas=80 * nsplit, slots=188, waves=round(80 * nsplit / 188, 3), full_waves=80 * nsplit // 188,
@@ -70,8 +82,9 @@ def report() -> Report:
         exports=["export H=16"], chosen=chosen, default=now, runner_up=choice(64, 4, 15.1),
         pareto=[choice(64, 2, 14.7), choice(64, 4, 13.0), choice(64, 8, 12.0)],
     )  # fmt: skip
+    explained = dataclasses.replace(config(64), shared_map=shared_map())
     kernel = schema.Kernel(
-        name="mla", source="k.yaml", kernel="k.py:mla", configs=[config(32), config(64), config(128, fits=False)]
+        name="mla", source="k.yaml", kernel="k.py:mla", configs=[config(32), explained, config(128, fits=False)]
     )
 
     def side(us: float, nsplit: int) -> schema.SweepSide:
@@ -157,15 +170,20 @@ def test_it_is_whole_and_asks_for_nothing(page: Page) -> None:
 
 
 def test_every_chart_has_its_sentence_its_table_and_its_numbers_under_the_pointer(page: Page) -> None:
-    # Limits, waves, terms, time against memory, time over batch, splits: each wide and narrow.
-    assert page.tags.count("figure") == 6 and page.tags.count("svg") == 12
+    # Limits, shared memory, waves, terms, time against memory, time over batch, splits: each wide and narrow.
+    assert page.tags.count("figure") == 7 and page.tags.count("svg") == 14
     labels = [value for name, value in page.attributes if name == "aria-label"]
     assert any(
         "Batch 8 to 24. As set now: 4.0 to 12.0 us. One setting for all (H 16, BLOCK 64): 2.0 to 6.0 us." in one
         for one in labels
     )
     assert any("The setting for all has nsplit 1, 2 from batch 16, 3 from batch 24." in one for one in labels)
-    assert page.tags.count("details") == 6 and page.tags.count("title") > 40
+    assert page.tags.count("details") == 7 and page.tags.count("title") > 40
+    assert any(
+        "61,568 bytes, all in use at operation 50 of 100. The largest part, 40,000 bytes, is key (line 7)." in one
+        for one in labels
+    )
+    assert page.text.count("key 64x256 bf16: 40,000 bytes, 2 copies, pipelined operand. k.py:7: key = tl.load(p)") == 2
     # Of two configs, each drawn wide and narrow.
     assert page.text.count("shared memory: 1 of room for 1 CTA, a CTA takes 61,568 bytes") == 4
     assert page.text.count("batch 8, as set now: 4.0 us ± 9.2 %") == 2
@@ -212,7 +230,7 @@ def test_what_a_spec_lacks_a_page_lacks() -> None:
         report(), recommendations=[], sweep=[], surface=[], notes=["nothing is recommended: no grid"]
     )
     page = Page(render_page([alone, alone], MADE))
-    assert page.tags.count("h1") == 2 and page.tags.count("figure") == 2
+    assert page.tags.count("h1") == 2 and page.tags.count("figure") == 4
     assert (
         "Its spec does not say enough to predict a time" in page.text and "nothing is recommended: no grid" in page.text
     )

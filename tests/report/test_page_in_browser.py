@@ -26,7 +26,7 @@ def test_it_opens_and_prints(tmp_path: Path) -> None:
     page.write_text(render_page([report()], MADE))
     opened = chromium("--dump-dom", page.as_uri())
     # The browser found the elements that were written, and its policy had nothing to refuse.
-    assert opened.stdout.count("<figure") == 6 and opened.stdout.count("<svg") == 12
+    assert opened.stdout.count("<figure") == 7 and opened.stdout.count("<svg") == 14
     assert "CONSOLE" not in opened.stderr and "Content-Security-Policy" not in opened.stderr
     chromium("--no-pdf-header-footer", f"--print-to-pdf={paper}", page.as_uri())
     assert paper.read_bytes().startswith(b"%PDF") and paper.stat().st_size > 20_000

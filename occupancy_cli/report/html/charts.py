@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from occupancy_cli.report.choice_parts import Choice, Recommendation, SurfacePoint, SweepPoint
-from occupancy_cli.report.html.vega import BEST, BINDS, FAINT, HOVER_CHANNEL, IDLE, NOW, USE, hover
+from occupancy_cli.report.html.vega import BEST, BINDS, FAINT, HOVER_CHANNEL, IDLE, INK, NOW, PAPER, USE, hover
 from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.terminal.console import counted
 from occupancy_cli.report.terminal.text import pairs, split_columns, values_of
@@ -132,6 +133,68 @@ def _names(resources: Sequence[str]) -> str:
 def _range(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
     return str(low) if low == high else f"{low} to {high}"
+
+
+def memory_chart(config: Config, number: int) -> Chart | None:
+    """The buffers of shared memory by address, over the program: which live together, and where each comes from."""
+    found = config.shared_map
+    if found is None or not found.buffers:
+        return None
+    rows: list[Row] = []
+    for each in found.buffers:
+        shape = "x".join(map(str, each.shape))
+        name = f"{each.value or each.purpose} {shape} {each.dtype}".strip()
+        line = (
+            f"{PurePath(each.source.file).name}:{each.source.line}: {each.source.text.strip()}" if each.source else ""
+        )
+        copies = f", {each.copies} copies" if each.copies > 1 else ""
+        rows.append({
+            "buffer": name, "from byte": each.offset, "to byte": each.offset + each.bytes, "bytes": each.bytes,
+            "lives from": each.live_from, "lives to": each.live_to, "_end": each.live_to + 1,
+            "at the peak": "lives at the peak" if each.at_peak else "shares its address",
+            "purpose": each.purpose, "copies": each.copies, "source": line,
+            "hover": hover(f"{name}: {each.bytes:,} bytes{copies}, {each.purpose}. {line}"),
+        })  # fmt: skip
+    most = max((b for b in found.buffers if b.at_peak), key=lambda b: b.bytes, default=found.buffers[0])
+    says = (
+        f"{found.total_bytes:,} bytes, all in use at operation {found.peak_at} of {found.operations}. The largest part, "
+        f"{most.bytes:,} bytes, is {most.value or most.purpose}"
+        + (f" (line {most.source.line})." if most.source else ".")
+    )
+    if found.peak_unused_bytes:
+        says += f" {found.peak_unused_bytes:,} bytes lie unused then."
+
+    def draw(width: int) -> Mapping[str, Any]:
+        at: dict[str, Any] = {
+            "x": {"field": "lives from", "type": "quantitative", "title": "operation of the program, in its order",
+                  "scale": {"domain": [0, found.operations]}},
+            "x2": {"field": "_end"},
+            "y": {"field": "from byte", "type": "quantitative", "title": "address, bytes",
+                  "scale": {"domain": [0, found.total_bytes]}},
+            "y2": {"field": "to byte"},
+        }  # fmt: skip
+        label = {
+            "x": {**at["x"], "bandPosition": 0}, "y": {"field": "_middle", "type": "quantitative"},
+            "text": {"field": "buffer"},
+        }  # fmt: skip
+        large = f"datum.bytes > {found.total_bytes / 14} && datum['lives to'] - datum['lives from'] > {found.operations / 5}"
+        return {
+            "data": {"values": [{**row, "_middle": row["from byte"] + row["bytes"] / 2} for row in rows]},
+            "width": width - 90,
+            "height": 260,
+            "layer": [
+                {"mark": {"type": "rect", "stroke": INK, "strokeWidth": 0.6, "opacity": 0.85},
+                 "encoding": {**at, "color": {"field": "at the peak", "type": "nominal", "title": None,
+                                              "legend": {"columnPadding": 24},
+                                              "scale": {"domain": ["lives at the peak", "shares its address"], "range": [USE, IDLE]}},
+                              **HOVER_CHANNEL}},
+                {"mark": {"type": "text", "align": "left", "dx": 5, "baseline": "middle", "color": PAPER, "fontSize": 11,
+                          "limit": width - 130},
+                 "transform": [{"filter": f"datum['at the peak'] == 'lives at the peak' && {large}"}], "encoding": label},
+            ],
+        }  # fmt: skip
+
+    return Chart(f"memory{number}", "Where shared memory goes", says, rows, draw)
 
 
 def waves_chart(found: Recommendation) -> Chart | None:

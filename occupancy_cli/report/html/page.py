@@ -7,7 +7,7 @@ text of the Report passes `visible_part` and then `markup`, as with every render
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from occupancy_cli.report.choice_parts import Choice, Recommendation
@@ -245,6 +245,9 @@ def _pictures(report: Report, prefix: str) -> Iterator[Html]:
     made: list[Chart | None] = []
     for number, kernel in enumerate(report.kernels):
         made.append(_titled(charts.limits_chart(kernel, number), kernel))
+        maps = [charts.memory_chart(c, number) for c in kernel.configs if c.shared_map is not None]
+        which = [_listed(c.config) for c in kernel.configs if c.shared_map is not None]
+        made += [m and replace(m, title=f"{m.title}: {w}") for m, w in zip(maps, which, strict=True)]
     for found in report.recommendations:
         made += [charts.waves_chart(found), charts.terms_chart(found), charts.candidates_chart(found)]
     made += [charts.time_chart(report.sweep), charts.surface_chart(report.surface)]
@@ -257,8 +260,6 @@ def _pictures(report: Report, prefix: str) -> Iterator[Html]:
 def _titled(chart: Chart | None, kernel: Kernel) -> Chart | None:
     if chart is None:
         return None
-    from dataclasses import replace
-
     which = _RECOMMENDED if _RECOMMENDED in kernel.settings.values() else "as set now"
     knobs = kernel.configs[0].knobs
     return replace(chart, title=f"{chart.title}, knobs {which}" + (f" ({pairs(knobs)})" if knobs else ""))

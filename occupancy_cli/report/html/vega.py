@@ -17,9 +17,9 @@ from occupancy_cli.errors import MissingDependencyError
 from occupancy_cli.report.html.markup import Html
 
 # Colours that no chart would choose, each in the place of a CSS variable of the page.
-INK, FAINT, GRID, NOW, USE, BEST, BINDS, IDLE = (f"#0101{n:02x}" for n in range(1, 9))
-_NAMES = ("ink", "faint", "grid", "now", "use", "best", "binds", "idle")
-_VARIABLES = dict(zip((INK, FAINT, GRID, NOW, USE, BEST, BINDS, IDLE), _NAMES, strict=True))
+INK, PAPER, FAINT, GRID, NOW, USE, BEST, BINDS, IDLE = (f"#0101{n:02x}" for n in range(1, 10))
+_NAMES = ("ink", "ground", "faint", "grid", "now", "use", "best", "binds", "idle")
+_VARIABLES = dict(zip((INK, PAPER, FAINT, GRID, NOW, USE, BEST, BINDS, IDLE), _NAMES, strict=True))
 _SVG = "http://www.w3.org/2000/svg"
 _OF_ACCESSIBILITY = ("role", "aria-roledescription", "aria-label", "aria-hidden")
 _FONT = "system-ui, sans-serif"

@@ -60,9 +60,8 @@ def lines(accesses: Sequence[MemoryAccess], width: int) -> Iterator[Text]:
         )
     if known < len(accesses):
         reasons = dict.fromkeys(a.reason for a in accesses if a.basis == "unknown")
-        yield from indented(
-            f"unknown: {counted(len(accesses) - known, 'access', 'accesses')}; {'; '.join(reasons)}", width, 2
-        )
+        count = counted(len(accesses) - known, "access", "accesses")
+        yield from indented(f"unknown for {count}: {'; '.join(reasons)}", width, 2)
     assumed = dict.fromkeys(part for a in accesses if a.basis == "assumed" for part in a.reason.split("; "))
     if assumed:
         count = counted(sum(a.basis == "assumed" for a in accesses), "access", "accesses")

@@ -32,4 +32,6 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
         configs = f"{spec.configs:,}" + (" autotuned" if spec.tuned else "")
         table.add_row(spec.file, f"{spec.launches:,}", configs, grid, spec.source)
     yield table
+    for each in found.not_launched:
+        yield Text(f"not launched: {each.kernel} ({each.source}): {each.reason}", style="yellow")
     yield Text(f"What a capture cannot see is listed in {found.folder}/index.json.")
