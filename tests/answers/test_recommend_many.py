@@ -18,9 +18,9 @@ from occupancy_cli.answers.recommend import (
     candidate_of,
     candidate_points,
     common_setting,
-    iteration_notes,
     prepare_timed,
     rank_batches,
+    ranking_notes,
     recommend,
 )
 from occupancy_cli.answers.sweep import sweep
@@ -262,7 +262,7 @@ def test_iterations_come_from_the_ir_where_the_spec_gives_none(tmp_path: Path, g
         assert shape.total_iterations == 6 * 2 * 8
         said = "IR" if each["work"] == {} else "spec"
         assert ranked[0].iterations_from == {"split": said}
-        assert iteration_notes(ranked) == (["iterations of a CTA of split: IR"] if said == "IR" else [])
+        assert ranking_notes(ranked) == (["iterations of a CTA of split: IR"] if said == "IR" else [])
     assert answers[0] == answers[1]
 
 
