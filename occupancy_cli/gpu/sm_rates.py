@@ -125,8 +125,7 @@ class SmRates:
 
     `tensor_flops_per_cycle` pairs an operand type with the FLOPs of one scheduler's tensor core a cycle.
     `near_latency_cycles` is a load that the L2 answers, `far_latency_cycles` one that DRAM does; `l2_bytes_per_cycle`
-    and `dram_bytes_per_cycle` are an SM's share of their bandwidths while every SM reads (None: taken as the L2's),
-    `l2_write_bytes_per_cycle` while every SM writes.
+    is an SM's share of its bandwidth while every SM reads, `l2_write_bytes_per_cycle` while every SM writes.
     `assumed` lists what the profile left open: (what, what was taken).
     """
 
@@ -135,7 +134,6 @@ class SmRates:
     far_latency_cycles: float
     tensor_flops_per_cycle: tuple[tuple[str, float], ...]
     l2_bytes_per_cycle: float = L2_BYTES_PER_CYCLE_AND_SM
-    dram_bytes_per_cycle: float | None = None
     l2_write_bytes_per_cycle: float = L2_WRITE_BYTES_PER_CYCLE_AND_SM
     l2_bytes_per_cycle_few_sms: float = L2_BYTES_PER_CYCLE_FEW_SMS
     l2_write_bytes_per_cycle_few_sms: float = L2_WRITE_BYTES_PER_CYCLE_FEW_SMS
@@ -187,8 +185,8 @@ def launch_rates(gpu: HasArch) -> tuple[LaunchRates, tuple[tuple[str, str], ...]
     return rates, assumed
 
 
-def sm_rates(gpu: SmGpu, dram_share: float = DRAM_BANDWIDTH_SHARE) -> SmRates:
-    """The rates of an SM of `gpu`, with loads that reach `dram_share` of its theoretical memory bandwidth."""
+def sm_rates(gpu: SmGpu) -> SmRates:
+    """The rates of an SM of `gpu`."""
     assumed: list[tuple[str, str]] = []
     near, far = gpu.l2_latency_cycles, gpu.dram_latency_cycles
     if near is None:
@@ -211,9 +209,4 @@ def sm_rates(gpu: SmGpu, dram_share: float = DRAM_BANDWIDTH_SHARE) -> SmRates:
         tensor.extend((name, rate) for name in names)
     if gpu.arch != 90:
         assumed.append(("instruction rates of this GPU", "those timed on an H200"))
-    dram = None
-    if gpu.memory_bandwidth_gbps is not None and gpu.sm_count and gpu.boost_clock_mhz:
-        dram = gpu.memory_bandwidth_gbps * 1e3 * dram_share / gpu.sm_count / gpu.boost_clock_mhz
-    return SmRates(
-        gpu.arch, near, max(far, near), tuple(tensor), dram_bytes_per_cycle=dram, assumed=tuple(assumed)
-    )  # fmt: skip
+    return SmRates(gpu.arch, near, max(far, near), tuple(tensor), assumed=tuple(assumed))

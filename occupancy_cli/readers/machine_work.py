@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from occupancy_cli.gpu.sm_rates import DRAM_BANDWIDTH_SHARE, SmGpu, l1_bytes, sm_rates
+from occupancy_cli.gpu.sm_rates import SmGpu, l1_bytes, sm_rates
 from occupancy_cli.model.cta_work import CtaWork
 from occupancy_cli.model.instruction_costs import Touch, access_bytes, tensor_shape
 from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
@@ -68,7 +68,7 @@ def with_sass(
             touched[number] = Touch(mine.lines_by_bytes, mine.traffic_by_bytes, mine.misses_by_bytes)
     timing = time_path(
         path,
-        sm_rates(gpu, work.dram_share or DRAM_BANDWIDTH_SHARE),
+        sm_rates(gpu),
         resources.num_warps,
         ctas_per_sm,
         touched,
