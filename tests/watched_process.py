@@ -44,7 +44,9 @@ def seen_by(*bodies: str, folder: Path, **environment: str) -> list[dict[str, An
         file.write_text(textwrap.dedent(body))
         files.append(str(file))
     given = {**os.environ, **environment}
-    given["PYTHONPATH"] = os.pathsep.join(filter(None, [given.get("PYTHONPATH"), str(ROOT)]))  # this tree's package
+    places = list(filter(None, given.get("PYTHONPATH", "").split(os.pathsep)))
+    if str(ROOT) not in places:  # this tree's package
+        given["PYTHONPATH"] = os.pathsep.join([*places, str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-c", HARNESS, *files], capture_output=True, text=True, check=False, cwd=folder,
         env=given,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from occupancy_cli.answers.assigned_names import assigned_name
 from occupancy_cli.report.explain_parts import (
     Buffer,
     OperationRange,
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from occupancy_cli.model.resources import KernelResources
     from occupancy_cli.readers.shared_map import SharedMap
     from occupancy_cli.readers.ttgir import SourceLine
-
-_ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=]+)?[-+*/|&^]?=(?!=)")
 
 
 def shared_map_part(read: SharedMap, texts: Mapping[str, str]) -> SharedMemoryMap:
@@ -103,15 +101,6 @@ def source_part(lines: tuple[SourceLine, ...], texts: Mapping[str, str]) -> Sour
         text=texts.get(f"{first.file}:{first.line}", ""),
         called_from=[f"{_shown(each.file)}:{each.line}" for each in lines[1:]],
     )
-
-
-def assigned_name(lines: tuple[SourceLine, ...], texts: Mapping[str, str]) -> str:
-    """The name that the outermost line gives its value: `acc` of `acc = tl.dot(a, b, acc)`; "" where it gives none."""
-    for each in reversed(lines):
-        found = _ASSIGNED.match(texts.get(f"{each.file}:{each.line}", ""))
-        if found:
-            return found[1]
-    return ""
 
 
 def _shown(file: str) -> str:

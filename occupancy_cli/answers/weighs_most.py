@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from occupancy_cli.answers.assigned_names import assigned_name
 from occupancy_cli.plan.check_selection import shown_path
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ def _buffer(read: KernelExplanation) -> str:
     at_peak = read.shared_map.peak
     if not at_peak:
         return ""
-    from occupancy_cli.answers.explained import assigned_name
-
     heaviest = max(at_peak, key=lambda b: b.bytes)
     name = heaviest.value or assigned_name(heaviest.source, read.texts)
     shape = "x".join(map(str, heaviest.shape))

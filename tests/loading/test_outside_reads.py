@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from watched_process import filled, seen_by
+from watched_process import ROOT, filled, seen_by
 
 from occupancy_cli.loading.outside_facts import MACHINE_FIGURES, Fact, World, observe
 from occupancy_cli.loading.watched_functions import CLOCKS, OF_THE_ZONE, WATCHED_ELSEWHERE, WATCHED_IN_OS
@@ -212,8 +212,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    places = ("early", "no_folder_yet", "path")
-    return {"MY_MODE": "a", "PYTHONPATH": os.pathsep.join(str(folder / place) for place in places)}
+    places = (
+        folder / "early",
+        folder / "no_folder_yet",
+        folder / "path",
+        ROOT,
+    )  # the last as the watched process has it
+    return {"MY_MODE": "a", "PYTHONPATH": os.pathsep.join(map(str, places))}
 
 
 @pytest.mark.slow

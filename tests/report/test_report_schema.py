@@ -34,7 +34,7 @@ def test_json_names_keys_as_the_schema_does_and_has_no_number_that_json_has_not(
     assert data["schema"] == "occupancy/report/1" and "schema_" not in data
     assert data["kernels"][0]["configs"][0]["time"] == {
         "time_us": None, "binding": None, "terms": {"dram": 1.5}, "unknown": [["grid", "waves"]],
-        "iterations_from": None,
+        "iterations_from": None, "interval_us": None,
     }  # fmt: skip
     assert "k ×" in text  # as it is, not as \u00d7
     assert set(data) == set(schema.json_schema()["properties"])
