@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from occupancy_cli.report.choice_parts import (
         Anchor,
         Choice,
+        EmittedFile,
         Recommendation,
         SingleSetting,
+        Subject,
         SweepPoint,
         SweepSide,
     )
@@ -62,6 +64,7 @@ __all__ = [
     "Choice",
     "Config",
     "ConfigTables",
+    "EmittedFile",
     "EntryStatus",
     "Error",
     "Finding",
@@ -87,6 +90,7 @@ __all__ = [
     "SingleSetting",
     "SourceText",
     "SpillLine",
+    "Subject",
     "SweepPoint",
     "SweepSide",
     "TableEntry",
