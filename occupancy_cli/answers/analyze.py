@@ -47,7 +47,7 @@ def analyze(
     `full` compiles configs over the cap through ptxas too (their registers are then known); `timed` predicts the time
     of each launch whose grid and iterations the spec gives.
     """
-    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    kernel = prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
     chosen = points(kernel, gpu, stop_above(gpu, full=full))
     analyzed = compile_points(kernel, gpu, service, chosen, timed=timed)
     return schema.Report(

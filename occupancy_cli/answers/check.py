@@ -265,7 +265,9 @@ class _Run:
     def _plan_on(self, selected: SelectedKernel, gpu: GpuProfile) -> None:
         layers = self._layers(selected)
         rules = rules_of(layers)
-        kernel = prepare(selected.given, gpu, self.service.describe, self.question.sets, os.environ)
+        kernel = prepare(
+            selected.given, gpu, self.service.describe, self.question.sets, os.environ, readings=self.service.readings
+        )
         if self._is_unchanged(selected, kernel, gpu):
             self.unchanged.add((selected.file, selected.given.name))
             return

@@ -56,7 +56,7 @@ def explain(
 
     Raises `InputError` for a name or value that no config has.
     """
-    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    kernel = prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
     everything = points(kernel, gpu, stop_above(gpu, full=full))
     picked = [to_explain(point) for point in chosen_points(everything, chosen)]
     analyzed = compile_points(kernel, gpu, service, picked, timed=timed)

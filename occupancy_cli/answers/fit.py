@@ -95,7 +95,7 @@ def fit(
 
     Raises `InputError` where several are meant, or the GPU cannot hold so many CTAs of any kernel.
     """
-    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    kernel = prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
     everything = points(kernel, gpu, None)
     picked = chosen_points(everything, [chosen] if chosen else [])
     base_point = _base(kernel, gpu, service, picked, goal)

@@ -156,7 +156,7 @@ def measure(
             hint="Add `inputs: file.py:function`: function(values, device) returns a tensor for each pointer argument.",
         )
     method = method or Method()
-    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    kernel = prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
     inputs = parse_ref(given.spec.inputs, given.folder, given.document.where(("inputs",)))
     source = KernelSource(inputs.kernel, str(inputs.file) if inputs.file else None, inputs.module)
     chosen = points_to_measure(kernel, gpu, sets, batches, nsplits)

@@ -73,7 +73,7 @@ def measured_kernel(
         if same_triton:
             raise InputError(text, where=f"{times.path}:1", hint=f"Run it with Triton {header.triton}.")
         notes.append(f"{text}: predictions are for other binaries than those that were timed")
-    kernel = prepare(given, gpu, service.describe, {}, {})
+    kernel = prepare(given, gpu, service.describe, {}, {}, readings=service.readings)
     now = sources_sha256([kernel.source, *(site.source for site in kernel.followers)])
     if header.source_sha256 and now and header.source_sha256 != now:
         raise InputError(

@@ -94,7 +94,7 @@ def explained_configs(
     given: KernelInput, gpu: GpuProfile, service: CompileService, sets: Mapping[str, Setting], named: str
 ) -> list[schema.Config]:
     """The configs that `named` (NAME=VALUE,...) picks, with their maps; a compile each."""
-    kernel = prepare(given, gpu, service.describe, sets, os.environ)
+    kernel = prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
     picked = [to_explain(point) for point in chosen_points(points(kernel, gpu, stop_above(gpu, full=False)), [named])]
     analyzed = compile_points(kernel, gpu, service, picked, timed=True)
     return [explained_config(config_part(kernel, gpu, each), each, [], follow=False) for each in analyzed]

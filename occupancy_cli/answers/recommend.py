@@ -161,7 +161,7 @@ def prepare_timed(
             where=given.document.where(("work",)),
             hint="See `schema spec`.",
         )
-    return prepare(given, gpu, service.describe, sets, os.environ)
+    return prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
 
 
 def batches_of(kernel: Kernel, workload: Workload) -> tuple[int, ...]:

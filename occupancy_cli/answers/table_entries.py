@@ -206,7 +206,9 @@ class Tables:
         """The kernel as it is planned for the GPU."""
         if gpu.id not in self._kernels:
             names = {self.table.key, GPU_ARCH} | {n for e in self.entries for n in e.names}
-            kernel = prepare(self.given, gpu, self.service.describe, self._sets, os.environ, names)
+            kernel = prepare(
+                self.given, gpu, self.service.describe, self._sets, os.environ, names, readings=self.service.readings
+            )
             valid = {*kernel.description.constexprs, *LAUNCH_OPTIONS}
             for name in self.table.values:
                 if name not in valid:

@@ -41,6 +41,7 @@ from occupancy_cli.loading.outside_facts import Fact, World, is_of_files, is_wri
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
+    from occupancy_cli.compile.kept_readings import KeptReadings
     from occupancy_cli.compile.worker_messages import Answer, Request, Seen
 
 _Index = tuple[str, Target, int | None, str, bool]
@@ -166,6 +167,7 @@ class CompileService:
         """Kernels whose results are not kept, with what they do that cannot be recorded."""
         self._facts: dict[tuple[str, str], str | None] = {}
         self._written: set[str] = set()
+        self._readings: KeptReadings | None = None
 
     def __enter__(self) -> CompileService:
         return self
@@ -173,8 +175,18 @@ class CompileService:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    def readings(self) -> KeptReadings:
+        """What was read of compiled kernels for their launches; written when the service is closed."""
+        if self._readings is None:
+            from occupancy_cli.compile.kept_readings import KeptReadings
+
+            self._readings = KeptReadings(self.cache)
+        return self._readings
+
     def close(self) -> None:
-        """End the workers."""
+        """Keep what was read, and end the workers."""
+        if self._readings is not None:
+            self._readings.flush()
         if self._threads is not None:
             from concurrent.futures import wait
 

@@ -28,7 +28,7 @@ from occupancy_cli.compile.typed_json import WrongData, from_json, to_json
 from occupancy_cli.errors import InputError
 from occupancy_cli.loading.outside_facts import World
 
-FORMAT = 3
+FORMAT = 4
 MAX_BYTES = 1 << 30
 """Past this the older half of the records is forgotten, at the first result that a run adds."""
 MOST_REASONS = 20
@@ -39,6 +39,9 @@ _TABLES = (
     "CREATE TABLE results (key TEXT NOT NULL, depends TEXT NOT NULL, payload TEXT NOT NULL, digest TEXT NOT NULL,"
     " triton TEXT NOT NULL, seconds REAL NOT NULL, made REAL NOT NULL, PRIMARY KEY (key, depends)) WITHOUT ROWID",
     "CREATE TABLE unkept (kernel TEXT NOT NULL PRIMARY KEY, reasons TEXT NOT NULL, made REAL NOT NULL) WITHOUT ROWID",
+    # What follows from a record's own text: there is nothing outside that it depends on.
+    "CREATE TABLE derived (key TEXT NOT NULL PRIMARY KEY, payload TEXT NOT NULL, digest TEXT NOT NULL,"
+    " made REAL NOT NULL) WITHOUT ROWID",
 )
 # What the file cannot help: another process at it, or a place that does not let us. Anything else is damage.
 _OF_THE_PLACE = ("locked", "busy", "readonly", "read-only", "full", "unable to open", "interrupted", "out of memory")
@@ -154,6 +157,20 @@ class ResultCache:
         rows = self._run("SELECT MAX(seconds) FROM results WHERE key = ?", (key,)) or [(None,)]
         return float(rows[0][0]) if isinstance(rows[0][0], (int, float)) else None
 
+    def derived(self, key: str) -> str | None:
+        """What `put_derived` kept under `key`."""
+        for payload, digest in self._run("SELECT payload, digest FROM derived WHERE key = ?", (key,)) or []:
+            if _is_whole(key, "", payload, digest):
+                return str(payload)
+            self._run("DELETE FROM derived WHERE key = ?", (key,), write=True)
+        return None
+
+    def put_derived(self, key: str, text: str) -> None:
+        """Remember what follows from a text, whose hash `key` is, and from nothing else."""
+        self._make_room()
+        row = (key, text, _digest(key, "", text), time.time())
+        self._run("INSERT OR REPLACE INTO derived VALUES (?, ?, ?, ?)", row, write=True)
+
     def info(self) -> CacheInfo:
         """Where the cache is, how much is in it, for which Triton versions, and which kernels are not kept."""
         rows = self._run("SELECT triton, COUNT(*) FROM results GROUP BY triton ORDER BY triton") or []
@@ -183,6 +200,10 @@ class ResultCache:
                 stale += 1
                 broken = str(self._world.broken(known[0].facts))
                 changes[broken] = changes.get(broken, 0) + 1
+        for key, payload, digest in self._run("SELECT key, payload, digest FROM derived") or []:
+            if not _is_whole(key, "", payload, digest):
+                self._run("DELETE FROM derived WHERE key IS ?", (key,), write=True)
+                damaged += 1
         often = sorted(changes.items(), key=lambda item: (-item[1], item[0]))
         return CacheCheck(holding, stale, damaged, tuple(often), self.trouble)
 
@@ -230,8 +251,9 @@ class ResultCache:
         sizes = [self._run(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")]
         pages, free, page_bytes = (rows[0][0] if rows else 0 for rows in sizes)
         if (pages - free) * page_bytes > MAX_BYTES:
-            half = "SELECT made FROM results ORDER BY made LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM results)"
-            self._run(f"DELETE FROM results WHERE made < ({half})", write=True)
+            for table in ("results", "derived"):
+                half = f"SELECT made FROM {table} ORDER BY made LIMIT 1 OFFSET (SELECT COUNT(*) / 2 FROM {table})"
+                self._run(f"DELETE FROM {table} WHERE made < ({half})", write=True)
 
     # --- the file ---
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from occupancy_cli.compile.kept_readings import KeptReadings, Reading
 from occupancy_cli.compile.kernel_times import unpacked
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Turns
@@ -37,11 +38,13 @@ _ORIGIN = {**{f"pid{axis}": 0 for axis in range(3)}, **{f"programs{axis}": 1 for
 
 
 class Loads:
-    """The loads of one compiled kernel's launches; `packed` is its TTGIR as `KernelTimes` keeps it."""
+    """The loads of one compiled kernel's launches; `packed` is its TTGIR as `KernelTimes` keeps it, `kept` has what
+    earlier runs read of it."""
 
-    def __init__(self, packed: str) -> None:
+    def __init__(self, packed: str, kept: KeptReadings | None = None) -> None:
         self._packed = packed
-        self._known: list[tuple[frozenset[Holds], CtaWork]] = []
+        self._kept = kept
+        self._known = [(frozenset(each.holds), each.work) for each in kept.of(packed)] if kept else []
         self._runs: dict[Any, GridRun] = {}
 
     @cached_property
@@ -84,6 +87,8 @@ class Loads:
     def _read(self, arguments: Mapping[str, Any]) -> tuple[frozenset[Holds], CtaWork]:
         ir = read_work(self._kernel, arguments, masked=True)
         self._known.append((ir.holds, ir.work))
+        if self._kept is not None:
+            self._kept.add(self._packed, Reading(tuple(sorted(ir.holds, key=repr)), ir.work))
         return self._known[-1]
 
 

@@ -58,7 +58,7 @@ def loads_of(kernel: Kernel, found: KernelTimes | None) -> Loads | None:
     # Many points share an outcome. What was read of it is kept with it, or another one might come to lie where it lay.
     known = ("loads", id(found))
     if known not in kernel.memo:
-        kernel.memo[known] = (found, Loads(found.ir))
+        kernel.memo[known] = (found, Loads(found.ir, kernel.readings() if kernel.readings else None))
     loads: Loads = kernel.memo[known][1]
     return loads
 

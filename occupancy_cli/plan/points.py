@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
@@ -38,6 +38,9 @@ from occupancy_cli.spec.kernel_spec import (
 )
 from occupancy_cli.spec.settings import Formula, Setting, knob_settings, shape_settings
 from occupancy_cli.yaml_reader import KeyPath
+
+if TYPE_CHECKING:
+    from occupancy_cli.compile.kept_readings import KeptReadings
 
 MAX_POINTS = 100_000
 MAX_GRID_AXIS = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Compute Capabilities": grid dimensions
@@ -108,6 +111,8 @@ class Kernel:
     from_source: SourceConfigs = field(default_factory=SourceConfigs)
     device: Mapping[str, int | None] = field(default_factory=dict)
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    readings: Callable[[], KeptReadings] | None = field(default=None, compare=False, repr=False)
+    """Where what is read of compiled kernels is kept, for what comes after; None: nowhere."""
 
     @property
     def site(self) -> LaunchSite:
@@ -132,6 +137,8 @@ def prepare(
     sets: Mapping[str, Setting],
     environ: Mapping[str, str],
     table_names: Iterable[str] | None = None,
+    *,
+    readings: Callable[[], KeptReadings] | None = None,
 ) -> Kernel:
     """Look at the kernel's signature, merge the settings, and refuse names that nothing knows.
 
@@ -169,7 +176,9 @@ def prepare(
     sites = (LaunchSite(spec, (), source, description), *followers)
     from_source = from_source.joined(SourceConfigs(notes=tuple(_not_used(spec, sites, chosen))))
     facts = device_facts(gpu)
-    return Kernel(given, source, description, tuple(followers), merged, overrides, configs, from_source, facts)
+    return Kernel(
+        given, source, description, tuple(followers), merged, overrides, configs, from_source, facts, readings=readings
+    )
 
 
 def _check_given_once(given: KernelInput, settings: Iterable[str], configs: Sequence[Mapping[str, Any]]) -> None:

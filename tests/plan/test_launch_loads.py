@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
 from occupancy_cli.answers.recommend import Workload, candidate_of
 from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.kept_readings import KeptReadings
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import load_gpu
@@ -128,6 +131,23 @@ def test_bytes_are_those_of_each_launch(kind: str, tmp_path: Path, service: Comp
     if kind == "masked":
         distinct = {min(each["batch"], ROWS) for each in settings}
         assert together.readings == len(distinct)
+    # A later run reads nothing of what this one read, and what is damaged in the cache is read anew.
+    cache = ResultCache(tmp_path / "readings")
+    first = KeptReadings(cache)
+    by_row = dict(_by_row(Loads(found.ir, first), columns, len(points)))
+    first.flush()
+    later = Loads(found.ir, KeptReadings(ResultCache(tmp_path / "readings")))
+    before = later.readings
+    assert before and dict(_by_row(later, columns, len(points))) == by_row == seen
+    assert later.readings == before
+    with sqlite3.connect(cache.path) as file:
+        file.execute("UPDATE derived SET payload = replace(payload, '4', '5')")
+    assert Loads(found.ir, KeptReadings(ResultCache(tmp_path / "readings"))).readings == 0
+
+
+def _by_row(loads: Loads, columns: dict[str, Any], rows: int) -> Iterator[tuple[int, CtaWork]]:
+    for these, work in loads.by_rows(columns, np.arange(rows)):
+        yield from ((row, work) for row in these.tolist())
 
 
 @pytest.mark.compiles
