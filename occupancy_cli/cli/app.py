@@ -41,6 +41,7 @@ COMMANDS = (
     "recommend",
     "sweep",
     "report",
+    "plot",
     "check",
     "calc",
     "gpus",

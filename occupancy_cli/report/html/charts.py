@@ -35,7 +35,7 @@ _RESOURCES = {
 class Chart:
     """`says` is its sentence, `rows` what it is drawn from, `draw` its specification at a width in pixels.
 
-    `left_out` says what rows are not drawn.
+    `left_out` says what rows are not drawn, `of` what it is of where it stands alone.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Chart:
     rows: list[Row]
     draw: Callable[[int], Mapping[str, Any]]
     left_out: str = ""
+    of: str = ""
 
     @property
     def table_rows(self) -> list[Row]:
@@ -73,10 +74,10 @@ def limits_chart(kernel: Kernel, number: int) -> Chart | None:
             "facet": {
                 "row": {
                     "field": "config", "type": "nominal", "sort": None, "title": None,
-                    "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": 2},
+                    "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": -10},
                 }
             },
-            "spacing": 6,
+            "spacing": 16,
             "spec": {
                 "width": width - 120,
                 "height": {"step": 13},
@@ -212,18 +213,19 @@ def waves_chart(found: Recommendation) -> Chart | None:
             if launch.tail_ctas:
                 said[-1] += f", {launch.slots - launch.tail_ctas:,} slots idle in the last"
     order = [label for label, _ in sides]
+    last = max(row["to wave"] for row in rows)
 
     def draw(width: int) -> Mapping[str, Any]:
         return {
             "data": {"values": rows},
             "facet": {"row": {"field": "setting", "type": "nominal", "sort": order, "title": None,
-                              "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top"}}},
+                              "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": -10}}},
             "spec": {
                 "width": width - 70,
                 "height": 90,
-                "mark": {"type": "rect", "stroke": "#fff", "strokeWidth": 1},
+                "mark": {"type": "rect", "stroke": PAPER, "strokeWidth": 1},
                 "encoding": {
-                    "x": {"field": "from wave", "type": "quantitative", "title": "waves", "axis": {"tickMinStep": 1}},
+                    "x": {"field": "from wave", "type": "quantitative", "title": "waves", "axis": {"values": list(range(last + 1)), "format": "d"} if last <= _MOST_WAVES_APART else {}},
                     "x2": {"field": "to wave"},
                     "y": {"field": "_low", "type": "quantitative", "title": "slots, %", "scale": {"domain": [0, 100]},
                           "axis": {"values": [0, 50, 100]}},
@@ -235,7 +237,11 @@ def waves_chart(found: Recommendation) -> Chart | None:
             },
         }  # fmt: skip
 
-    return Chart(f"waves{found.batch}", f"Waves at batch {found.batch}", f"{'; '.join(said)}.", rows, draw)
+    return Chart(f"waves{found.batch}", f"Waves at batch {found.batch}", _sentence("; ".join(said)), rows, draw)
+
+
+def _sentence(said: str) -> str:
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _sides(found: Recommendation) -> list[tuple[str, Choice]]:
@@ -293,7 +299,14 @@ def time_chart(swept: Sequence[SweepPoint]) -> Chart | None:
         "title": None,
         "scale": {"domain": labels, "range": [NOW, USE, BEST]},
     }
-    x = {"field": "batch", "type": "quantitative", "title": "batch", "scale": {"zero": False, "nice": False}}
+    x: dict[str, Any] = {
+        "field": "batch",
+        "type": "quantitative",
+        "title": "batch",
+        "scale": {"zero": False, "nice": False},
+    }
+    if len(swept) <= 24:
+        x["axis"] = {"values": [point.batch for point in swept], "labelOverlap": True}
 
     def draw(width: int) -> Mapping[str, Any]:
         legend = {"legend": {"columns": 1 if width < 500 else 3, "columnPadding": 24, "symbolOpacity": 1}}
@@ -411,7 +424,7 @@ def terms_chart(found: Recommendation) -> Chart | None:
         }  # fmt: skip
 
     title = f"What the time is made of, batch {found.batch}"
-    return Chart(f"terms{found.batch}", title, f"{bound[0].upper()}{bound[1:]}." if bound else "", rows, draw)
+    return Chart(f"terms{found.batch}", title, _sentence(bound) if bound else "", rows, draw)
 
 
 def candidates_chart(found: Recommendation) -> Chart | None:

@@ -71,7 +71,12 @@ def _report(report: Report, prefix: str) -> Html:
 def _answers(report: Report, now: Kernel) -> Html:
     first = report.recommendations[0] if report.recommendations else None
     cards = [("Does it fit?", *_fits(report, now)), ("How full is the GPU?", *_how_full(report, first))]
-    cards.append(("What to set?", *_set(first)))
+    big, lines = _set(first)
+    for other in report.recommendations[1:4]:
+        lines.append(f"Batch {other.batch}: {_setting(other.chosen)}. {_gain(other)}")
+    more = len(report.recommendations) - 4
+    lines += [f"And {more} more batches below."] if more > 0 else []
+    cards.append(("What to set?" + (f" Batch {first.batch}" if first and lines[2:] else ""), big, lines))
     made = [
         tag("section", tag("h2", title), tag("p", big, class_="big"), [tag("p", line) for line in lines])
         for title, big, lines in cards
