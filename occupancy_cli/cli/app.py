@@ -37,6 +37,7 @@ COMMANDS = (
     "analyze",
     "explain",
     "fit",
+    "watch",
     "diff",
     "recommend",
     "sweep",
