@@ -15,6 +15,7 @@ from occupancy_cli.report.choice_parts import Choice, Recommendation, SurfacePoi
 from occupancy_cli.report.html.vega import BEST, BINDS, FAINT, HOVER_CHANNEL, IDLE, INK, NOW, PAPER, USE, hover
 from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.terminal.console import counted
+from occupancy_cli.report.terminal.text import flips as flips_of
 from occupancy_cli.report.terminal.text import pairs, split_columns, values_of
 
 Row = dict[str, Any]
@@ -291,6 +292,9 @@ def time_chart(swept: Sequence[SweepPoint]) -> Chart | None:
         if all(ends):
             one = "" if name == "default" else f" ({pairs({**ends[0].knobs, **ends[0].config})})"
             says += f" {label[0].upper()}{label[1:]}{one}: {ends[0].predicted_time_us:,.1f} to {ends[1].predicted_time_us:,.1f} us."
+    flips = flips_of([(p.batch, {**p.best.knobs, **p.best.config}) for p in swept])
+    if flips:
+        says += f" The best setting is another from batch {', '.join(map(str, flips))} on (dashed lines)."
     says += " Bands are the recorded error of such a comparison."
     labels = [NOW_LABEL, USE_LABEL, BEST_LABEL]
     color = {
@@ -315,6 +319,8 @@ def time_chart(swept: Sequence[SweepPoint]) -> Chart | None:
             "width": width - 70,
             "height": 260,
             "layer": [
+                {"data": {"values": [{"batch": batch} for batch in flips]},
+                 "mark": {"type": "rule", "color": FAINT, "strokeDash": [2, 3]}, "encoding": {"x": x}},
                 {"mark": {"type": "area", "opacity": 0.16},
                  "transform": [{"filter": f"datum.setting != '{BEST_LABEL}' && isValid(datum['least us'])"}],
                  "encoding": {"x": x, "y": {"field": "least us", "type": "quantitative", "title": "predicted us"},

@@ -20,7 +20,16 @@ from occupancy_cli.report.html.vega import svg
 from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.provenance import Provenance
 from occupancy_cli.report.report import Report
-from occupancy_cli.report.terminal.text import gain, headline, open_names, pairs, split_columns, sureness, waves
+from occupancy_cli.report.terminal.text import (
+    gain,
+    headline,
+    l2_said,
+    open_names,
+    pairs,
+    split_columns,
+    sureness,
+    waves,
+)
 from occupancy_cli.report.visible_report import visible_part
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -298,6 +307,8 @@ def _doubts(report: Report) -> Html:
         lines.append(
             "What is set now is taken with the config that is predicted fastest for it, as an autotuner would find."
         )
+    if said := l2_said(report.subject):
+        lines.append(f"{said[0].upper()}{said[1:]}.")
     if report.gpu is not None and report.gpu.assumed:
         lines.append(f"Assumed for this GPU, without a document that states it: {', '.join(report.gpu.assumed)}.")
     lines += report.gpu.notes if report.gpu is not None else []
