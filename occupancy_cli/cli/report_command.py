@@ -12,10 +12,13 @@ import typer
 from occupancy_cli.cli import options
 from occupancy_cli.cli.compiling import CompileOptions, compiles
 from occupancy_cli.cli.show import end, show
-from occupancy_cli.errors import InputError, MissingDependencyError
+from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:
     from occupancy_cli.report.report import Report
+
+
+SWEPT = "8:128:8"
 
 
 class PageFormat(str, enum.Enum):
@@ -37,7 +40,7 @@ def report(
     batch: options.BatchOption = None,
     over: Annotated[
         str, typer.Option("--sweep", help="Batches that the time is drawn over: 1:128, 8:128:8 or 48,64,80.")
-    ] = "8:128:8",
+    ] = SWEPT,
     gpu: options.GpuOption = options.DEFAULT_GPU,
     sets: options.SetOption = None,
     cold: options.ColdOption = False,
@@ -76,11 +79,9 @@ def report(
 
 def _can_draw(output: Path) -> None:
     """Say what is missing before anything is compiled."""
-    from importlib.util import find_spec
+    from occupancy_cli.report.html.vega import can_draw
 
-    if find_spec("vl_convert") is None:
-        hint = "Install it: python -m pip install 'occupancy-cli[charts]'"
-        raise MissingDependencyError("charts need the package `vl-convert-python`", hint=hint)
+    can_draw()
     if not output.resolve().parent.is_dir():
         raise InputError("its folder does not exist", where=f"--output {output}")
 

@@ -23,6 +23,7 @@ BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 COLUMNS = 100
 SKIPPED = (
     *("make ", "python ", "occupancy analyze my_kernel.py", "occupancy calc"),
+    "occupancy plot",  # tests/report/test_plot.py
     *("occupancy verify", "occupancy measure", "occupancy calibrate", "occupancy compare"),
 )
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from test_page import choice, report
 
-from occupancy_cli.report.choice_parts import Recommendation
+from occupancy_cli.report.choice_parts import Recommendation, Subject
 from occupancy_cli.report.terminal import text
 
 
@@ -46,3 +46,32 @@ def test_what_is_kept_alone_or_without_a_rival_is_said() -> None:
     assert text.sureness(found(tied=1)) == "alone: none of the other 23 settings is within ±9.2 %"
     assert text.sureness(found(tied=None)) == "" and text.open_names(found(tied=1)) == []
     assert text.gain(found(default=choice(32, 3, 32.4))).endswith("32.4 -> 14.7 us predicted")
+
+
+def test_the_l2_is_said_and_the_batches_where_the_choice_flips_are_marked() -> None:
+    at = {48: 16, 64: 16, 80: 32, 96: 16, 112: 16}
+    found_at = [found(batch=batch, config={"BLOCK": block}) for batch, block in at.items()]
+    about = Subject(kernel="k", source="k.yaml", sha256="", l2="cold")
+    whole = dataclasses.replace(
+        report(), kernels=[], sweep=[], surface=[], recommendations=found_at, subject=about, single_setting=None
+    )
+    lines = str(whole).splitlines()
+    assert [line.split()[0] for line in lines if line.strip()[:2].isdigit()][-5:] == ["48", "64", "80*", "96*", "112"]
+    assert "* another setting than at the batch before" in lines
+    assert "cold L2: it holds none of the data" in lines
+    few = str(dataclasses.replace(whole, recommendations=found_at[:3]))
+    assert "at batch 80 the choice flips: BLOCK 16 -> 32" in few and "at batch 64 the choice" not in few
+    warm = dataclasses.replace(about, l2="warm")
+    assert "warm L2: it may hold the data" in str(dataclasses.replace(whole, subject=warm))
+
+
+def test_a_sweep_marks_where_the_best_setting_flips() -> None:
+    plain = dataclasses.replace(report(), kernels=[], recommendations=[], surface=[])
+    assert "^" not in str(plain)
+    side = dataclasses.replace(plain.sweep[2].best, config={"BLOCK": 128})
+    flipped = dataclasses.replace(plain, sweep=[*plain.sweep[:2], dataclasses.replace(plain.sweep[2], best=side)])
+    text_of = str(flipped)
+    assert "- the best setting is another from batch 24 on (^ below the plot)" in text_of
+    axis = [i for i, line in enumerate(text_of.splitlines()) if line.strip("- ") == "+"]
+    below = text_of.splitlines()[axis[0] + 1]
+    assert below.strip() == "^" and len(below) == len(text_of.splitlines()[axis[0]])  # batch 24 is the last column

@@ -68,7 +68,9 @@ def test_the_published_file_is_current() -> None:
 
 
 def test_every_command_is_read_here_or_elsewhere() -> None:
-    assert {*(a[0] for a in (*LIGHT.values(), *COMPILING.values())), *ELSEWHERE, "schema"} == set(COMMANDS)
+    assert {*(a[0] for a in (*LIGHT.values(), *COMPILING.values())), *ELSEWHERE, "schema", "plot", "watch"} == set(
+        COMMANDS
+    )
     assert all((ROOT / path).is_file() and "valid_report" in (ROOT / path).read_text() for path in ELSEWHERE.values())
 
 

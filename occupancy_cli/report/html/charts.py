@@ -15,6 +15,7 @@ from occupancy_cli.report.choice_parts import Choice, Recommendation, SurfacePoi
 from occupancy_cli.report.html.vega import BEST, BINDS, FAINT, HOVER_CHANNEL, IDLE, INK, NOW, PAPER, USE, hover
 from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.terminal.console import counted
+from occupancy_cli.report.terminal.text import flips as flips_of
 from occupancy_cli.report.terminal.text import pairs, split_columns, values_of
 
 Row = dict[str, Any]
@@ -35,7 +36,7 @@ _RESOURCES = {
 class Chart:
     """`says` is its sentence, `rows` what it is drawn from, `draw` its specification at a width in pixels.
 
-    `left_out` says what rows are not drawn.
+    `left_out` says what rows are not drawn, `of` what it is of where it stands alone.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Chart:
     rows: list[Row]
     draw: Callable[[int], Mapping[str, Any]]
     left_out: str = ""
+    of: str = ""
 
     @property
     def table_rows(self) -> list[Row]:
@@ -73,10 +75,10 @@ def limits_chart(kernel: Kernel, number: int) -> Chart | None:
             "facet": {
                 "row": {
                     "field": "config", "type": "nominal", "sort": None, "title": None,
-                    "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": 2},
+                    "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": -10},
                 }
             },
-            "spacing": 6,
+            "spacing": 16,
             "spec": {
                 "width": width - 120,
                 "height": {"step": 13},
@@ -212,18 +214,19 @@ def waves_chart(found: Recommendation) -> Chart | None:
             if launch.tail_ctas:
                 said[-1] += f", {launch.slots - launch.tail_ctas:,} slots idle in the last"
     order = [label for label, _ in sides]
+    last = max(row["to wave"] for row in rows)
 
     def draw(width: int) -> Mapping[str, Any]:
         return {
             "data": {"values": rows},
             "facet": {"row": {"field": "setting", "type": "nominal", "sort": order, "title": None,
-                              "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top"}}},
+                              "header": {"labelAngle": 0, "labelAnchor": "start", "labelOrient": "top", "labelPadding": -10}}},
             "spec": {
                 "width": width - 70,
                 "height": 90,
-                "mark": {"type": "rect", "stroke": "#fff", "strokeWidth": 1},
+                "mark": {"type": "rect", "stroke": PAPER, "strokeWidth": 1},
                 "encoding": {
-                    "x": {"field": "from wave", "type": "quantitative", "title": "waves", "axis": {"tickMinStep": 1}},
+                    "x": {"field": "from wave", "type": "quantitative", "title": "waves", "axis": {"values": list(range(last + 1)), "format": "d"} if last <= _MOST_WAVES_APART else {}},
                     "x2": {"field": "to wave"},
                     "y": {"field": "_low", "type": "quantitative", "title": "slots, %", "scale": {"domain": [0, 100]},
                           "axis": {"values": [0, 50, 100]}},
@@ -235,7 +238,11 @@ def waves_chart(found: Recommendation) -> Chart | None:
             },
         }  # fmt: skip
 
-    return Chart(f"waves{found.batch}", f"Waves at batch {found.batch}", f"{'; '.join(said)}.", rows, draw)
+    return Chart(f"waves{found.batch}", f"Waves at batch {found.batch}", _sentence("; ".join(said)), rows, draw)
+
+
+def _sentence(said: str) -> str:
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _sides(found: Recommendation) -> list[tuple[str, Choice]]:
@@ -285,6 +292,9 @@ def time_chart(swept: Sequence[SweepPoint]) -> Chart | None:
         if all(ends):
             one = "" if name == "default" else f" ({pairs({**ends[0].knobs, **ends[0].config})})"
             says += f" {label[0].upper()}{label[1:]}{one}: {ends[0].predicted_time_us:,.1f} to {ends[1].predicted_time_us:,.1f} us."
+    flips = flips_of([(p.batch, {**p.best.knobs, **p.best.config}) for p in swept])
+    if flips:
+        says += f" The best setting is another from batch {', '.join(map(str, flips))} on (dashed lines)."
     says += " Bands are the recorded error of such a comparison."
     labels = [NOW_LABEL, USE_LABEL, BEST_LABEL]
     color = {
@@ -293,7 +303,14 @@ def time_chart(swept: Sequence[SweepPoint]) -> Chart | None:
         "title": None,
         "scale": {"domain": labels, "range": [NOW, USE, BEST]},
     }
-    x = {"field": "batch", "type": "quantitative", "title": "batch", "scale": {"zero": False, "nice": False}}
+    x: dict[str, Any] = {
+        "field": "batch",
+        "type": "quantitative",
+        "title": "batch",
+        "scale": {"zero": False, "nice": False},
+    }
+    if len(swept) <= 24:
+        x["axis"] = {"values": [point.batch for point in swept], "labelOverlap": True}
 
     def draw(width: int) -> Mapping[str, Any]:
         legend = {"legend": {"columns": 1 if width < 500 else 3, "columnPadding": 24, "symbolOpacity": 1}}
@@ -302,6 +319,8 @@ def time_chart(swept: Sequence[SweepPoint]) -> Chart | None:
             "width": width - 70,
             "height": 260,
             "layer": [
+                {"data": {"values": [{"batch": batch} for batch in flips]},
+                 "mark": {"type": "rule", "color": FAINT, "strokeDash": [2, 3]}, "encoding": {"x": x}},
                 {"mark": {"type": "area", "opacity": 0.16},
                  "transform": [{"filter": f"datum.setting != '{BEST_LABEL}' && isValid(datum['least us'])"}],
                  "encoding": {"x": x, "y": {"field": "least us", "type": "quantitative", "title": "predicted us"},
@@ -411,7 +430,7 @@ def terms_chart(found: Recommendation) -> Chart | None:
         }  # fmt: skip
 
     title = f"What the time is made of, batch {found.batch}"
-    return Chart(f"terms{found.batch}", title, f"{bound[0].upper()}{bound[1:]}." if bound else "", rows, draw)
+    return Chart(f"terms{found.batch}", title, _sentence(bound) if bound else "", rows, draw)
 
 
 def candidates_chart(found: Recommendation) -> Chart | None:

@@ -21,7 +21,7 @@ _MOST_ROWS = 60
 _STYLE = Html(
     "<style>.occupancy .scroll{overflow-x:auto}.occupancy table{border-collapse:collapse;font-variant-numeric:"
     "tabular-nums}.occupancy th,.occupancy td{padding:.15em .6em;text-align:left;border-bottom:1px solid #8884}"
-    ".occupancy .n{text-align:right}.occupancy caption{text-align:left;font-weight:600;padding:.3em 0}</style>"
+    ".occupancy .n{text-align:right}.occupancy .scroll p{font-weight:600;margin:.3em 0}</style>"
 )
 
 

@@ -20,7 +20,16 @@ from occupancy_cli.report.html.vega import svg
 from occupancy_cli.report.kernel_parts import Config, Kernel
 from occupancy_cli.report.provenance import Provenance
 from occupancy_cli.report.report import Report
-from occupancy_cli.report.terminal.text import gain, headline, open_names, pairs, split_columns, sureness, waves
+from occupancy_cli.report.terminal.text import (
+    gain,
+    headline,
+    l2_said,
+    open_names,
+    pairs,
+    split_columns,
+    sureness,
+    waves,
+)
 from occupancy_cli.report.visible_report import visible_part
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -71,7 +80,12 @@ def _report(report: Report, prefix: str) -> Html:
 def _answers(report: Report, now: Kernel) -> Html:
     first = report.recommendations[0] if report.recommendations else None
     cards = [("Does it fit?", *_fits(report, now)), ("How full is the GPU?", *_how_full(report, first))]
-    cards.append(("What to set?", *_set(first)))
+    big, lines = _set(first)
+    for other in report.recommendations[1:4]:
+        lines.append(f"Batch {other.batch}: {_setting(other.chosen)}. {_gain(other)}")
+    more = len(report.recommendations) - 4
+    lines += [f"And {more} more batches below."] if more > 0 else []
+    cards.append(("What to set?" + (f" Batch {first.batch}" if first and lines[2:] else ""), big, lines))
     made = [
         tag("section", tag("h2", title), tag("p", big, class_="big"), [tag("p", line) for line in lines])
         for title, big, lines in cards
@@ -293,6 +307,8 @@ def _doubts(report: Report) -> Html:
         lines.append(
             "What is set now is taken with the config that is predicted fastest for it, as an autotuner would find."
         )
+    if said := l2_said(report.subject):
+        lines.append(f"{said[0].upper()}{said[1:]}.")
     if report.gpu is not None and report.gpu.assumed:
         lines.append(f"Assumed for this GPU, without a document that states it: {', '.join(report.gpu.assumed)}.")
     lines += report.gpu.notes if report.gpu is not None else []

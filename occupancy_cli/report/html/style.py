@@ -31,18 +31,20 @@ figure{margin:1.4rem 0}figcaption{margin-bottom:.4rem}
 svg{display:block;width:100%;height:auto}.narrow{display:none}
 details{margin:.4rem 0}summary{cursor:pointer;color:var(--link);font-size:.9rem}
 .scroll{overflow-x:auto;max-height:28rem;overflow-y:auto}
+td.t{min-width:13rem}
 table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;padding:.3rem 0;color:var(--soft)}
+.scroll>p{margin:.3rem 0;font-size:.86rem}
 th,td{padding:.25rem .7rem .25rem 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--grid)}
 th{font-weight:600}tbody th{font-weight:400}.n{text-align:right;white-space:nowrap}
 ul{padding-left:1.2rem;margin:.3rem 0}li{margin:.2rem 0;overflow-wrap:anywhere}
 .warn{color:var(--warn)}a{color:var(--link)}footer{padding:1.5rem 18px 3rem;font-size:.85rem;color:var(--soft)}
 :focus-visible{outline:2px solid var(--link);outline-offset:2px}
-@media (max-width:640px){.answers{grid-template-columns:1fr}.wide{display:none}.narrow{display:block}h1{font-size:1.3rem}}
+@media (max-width:640px){th,td{padding-right:.45rem}table{font-size:.8rem}.answers{grid-template-columns:1fr}.wide{display:none}.narrow{display:block}h1{font-size:1.3rem}}
 @media print{:root{color-scheme:light;--ground:#fff;--panel:#f4f5f7;--ink:#000;--soft:#333;--faint:#888;--grid:#ddd;
 --now:#b34a00;--use:#0072b2;--best:#007a5a;--binds:#b34a00;--idle:#b9c1cb}
 .wide{display:block}.narrow{display:none}figure,.answers section,tr{break-inside:avoid}h2,h3{break-after:avoid}
-.answers{grid-template-columns:repeat(3,1fr)}summary{display:none}.scroll{overflow:visible;max-height:none}}
+.answers{grid-template-columns:repeat(3,1fr)}summary{display:none}.scroll{overflow:visible;max-height:none}
+table{max-width:100%;font-size:.62rem}th,td{padding-right:.3rem;overflow-wrap:anywhere}td.t{min-width:0}}
 """
 
 STYLE: Html = tag("style", Html(_STYLE))

@@ -7,6 +7,7 @@ from typing import Any
 
 from occupancy_cli.report.html.markup import Html, tag
 
+_LONG = 40  # characters: such a text gets room, or its row would be as tall as a word is wide
 # How a name of a Report's part reads at the head of a column.
 _UNITS = (
     ("_per_thread", " per thread"),
@@ -49,7 +50,9 @@ def table(rows: Sequence[Mapping[str, Any]], caption: Any = None, *, class_: str
     body = [tag("tr", [_cell(row[n], i == 0, n in numeric) for i, n in enumerate(names)]) for row in rows]
     return tag(
         "div",
-        tag("table", tag("caption", caption) if caption else None, tag("thead", head), tag("tbody", body)),
+        # Above the table and not within it: there a long one would be as wide as the columns, and be cut with them.
+        tag("p", caption, class_="soft", aria_hidden="true") if caption else None,
+        tag("table", tag("thead", head), tag("tbody", body), aria_label=caption or None),
         class_=f"scroll {class_}" if class_ else "scroll",
         tabindex="0",
         role="region",
@@ -60,4 +63,5 @@ def table(rows: Sequence[Mapping[str, Any]], caption: Any = None, *, class_: str
 def _cell(value: Any, first: bool, numeric: bool) -> Html:
     if first:
         return tag("th", shown(value), scope="row", class_="n" if numeric else None)
-    return tag("td", shown(value), class_="n" if numeric else None)
+    text = shown(value)
+    return tag("td", text, class_="n" if numeric else "t" if len(text) > _LONG else None)

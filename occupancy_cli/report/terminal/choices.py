@@ -26,6 +26,11 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
     else:
         for recommendation in report.recommendations:
             yield from _recommendation(report, recommendation)
+        settings = [(r.batch, {**r.knobs, **r.config}) for r in report.recommendations]
+        for batch, changes in text.flips(settings).items():
+            yield Text(f"at batch {batch} the choice flips: {', '.join(changes)}")
+        if said := text.l2_said(report.subject):
+            yield Text(said, style="dim")
     if report.single_setting is not None:
         single = report.single_setting
         cost = f"{(single.slowdown - 1) * 100:.1f} % over each batch's own best"
@@ -85,14 +90,19 @@ def _by_batch(report: Report, width: int) -> list[RenderableType]:
         cells.append("-" if found.predicted_time_us is None else f"{found.predicted_time_us:,.1f}")
         cells.append("kept" if found.kept_default else "-" if ratio is None else f"{ratio:.2f}x")
         rows.append(cells)
-    batches = Column("batch", [str(found.batch) for found in report.recommendations])
+    settings = [(r.batch, {**r.knobs, **r.config}) for r in report.recommendations]
+    flips = text.flips(settings)
+    marks = [f"{r.batch}{'*' if r.batch in flips else ' ' if flips else ''}" for r in report.recommendations]
+    batches = Column("batch", marks)
     columns = [Column(header, [row[i] for row in rows]) for i, header in enumerate(headers)]
     tables = lay_out([batches], columns, width, gap=1)
     parts: list[RenderableType] = [Text(text.headline("by batch", report.gpu, report.toolchain), style="bold")]
     if same:
         parts.append(Text(text.pairs(same), style="dim"))
     failed = dict.fromkeys(why for r in report.recommendations for why in r.cannot_launch)
-    return [*parts, *tables, *(Text(f"cannot launch: {why}", style="red") for why in list(failed)[:3])]
+    said = [Text("* another setting than at the batch before", style="dim")] if flips else []
+    said += [Text(line, style="dim") for line in (text.l2_said(report.subject),) if line]
+    return [*parts, *tables, *said, *(Text(f"cannot launch: {why}", style="red") for why in list(failed)[:3])]
 
 
 def _choice_lines(choice: Choice, found: Recommendation) -> dict[str, str]:

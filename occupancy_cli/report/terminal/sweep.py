@@ -16,6 +16,7 @@ from occupancy_cli.report.terminal import text
 from occupancy_cli.report.view import View
 
 PLOT_ROWS = 16
+_MOST_FLIPS = 12
 
 
 def lines(report: Report, console: Console, view: View) -> Iterator[RenderableType]:
@@ -35,6 +36,14 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
     if single is not None:
         yield Text(f"recommended for all: {text.pairs({**single.knobs, **single.config})}")
         yield from (Text(line, style="green") for line in single.exports)
+    flips = text.flips([(p.batch, {**p.best.knobs, **p.best.config}) for p in report.sweep])
+    if flips:
+        shown = ", ".join(map(str, list(flips)[:_MOST_FLIPS]))
+        more = f" and {len(flips) - _MOST_FLIPS} more" if len(flips) > _MOST_FLIPS else ""
+        marked = " (^ below the plot)" if view.plot and len(report.sweep) > 1 else ""
+        yield Text(f"- the best setting is another from batch {shown}{more} on{marked}")
+    if said := text.l2_said(report.subject):
+        yield Text(said, style="dim")
     for worse, better in _drops(report.sweep):
         yield Text(
             f"- as it is set now, batch {worse.batch} is slower in requests per second than batch {better.batch}: "
@@ -84,6 +93,12 @@ def _plot(points: list[SweepPoint], width: int) -> Iterator[Text]:
         mark = f"{value:>{label},.0f}" if i % 5 == 0 else " " * label
         yield Text(f"{mark} |{''.join(row).rstrip()}")
     yield Text(f"{' ' * label} +{'-' * columns}")
+    flips = text.flips([(p.batch, {**p.best.knobs, **p.best.config}) for p in points])
+    if flips:
+        below = [" "] * columns
+        for batch in flips:
+            below[round((batch - first) / max(1, last - first) * (columns - 1))] = "^"
+        yield Text(f"{' ' * label}  {''.join(below).rstrip()}")
     yield Text(f"{' ' * label}  {first}{str(last).rjust(columns - len(str(first)))}")
     yield Text(f"{' ' * label}  {'batch'.center(columns)}".rstrip(), style="dim")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from occupancy_cli.report.choice_parts import Recommendation
+    from occupancy_cli.report.choice_parts import Recommendation, Subject
     from occupancy_cli.report.kernel_parts import Config
     from occupancy_cli.report.machine_parts import Gpu, Toolchain
     from occupancy_cli.report.occupancy_parts import Launch
@@ -63,6 +64,25 @@ def gain(found: Recommendation) -> str:
         return f"{found.predicted_time_us:,.1f} us predicted; {over} cannot launch"
     times = f"{found.default.predicted_time_us:,.1f} -> {found.predicted_time_us:,.1f} us predicted"
     return f"{found.predicted_speedup_vs_default:.2f}x as fast, {error}, as {over}: {times}"
+
+
+def l2_said(about: Subject | None) -> str:
+    """What a launch is taken to find in the L2; empty where a Report does not say."""
+    if about is None:
+        return ""
+    return "cold L2: it holds none of the data" if about.l2 == "cold" else (
+        "warm L2: it may hold the data, as in a replay; --cold takes it to hold none"
+    )  # fmt: skip
+
+
+def flips(settings: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[int, list[str]]:
+    """The batches at which another setting is the best than at the batch before: what changes there."""
+    found = {}
+    for (_, before), (batch, after) in itertools.pairwise(sorted(settings, key=lambda pair: pair[0])):
+        names = [n for n in dict.fromkeys([*before, *after]) if before.get(n) != after.get(n)]
+        if names:
+            found[batch] = [f"{n} {before.get(n, '-')} -> {after.get(n, '-')}" for n in names]
+    return found
 
 
 def sureness(found: Recommendation) -> str:
