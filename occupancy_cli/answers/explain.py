@@ -1,4 +1,4 @@
-"""`explain`: where each config's shared memory and registers go and what its accesses take, by source line.
+"""`explain`: where each config's shared memory, registers and time go and what its accesses take, by source line.
 
 The figures are the compiler's own: the map is that of its allocation pass, lives of registers are those that nvdisasm
 finds in the machine code. What other launch options would do to registers is compiled, never estimated.
@@ -23,6 +23,7 @@ from occupancy_cli.answers.analyze import (
 )
 from occupancy_cli.answers.explained import register_use_part, shared_map_part
 from occupancy_cli.answers.report_parts import gpu_part, scalars
+from occupancy_cli.answers.time_parts import line_times_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -64,14 +65,14 @@ def explain(
     few = try_others and len(picked) <= MOST_TRIED
     tried = [_options_tried(gpu, service, each) if few else [] for each in analyzed]
     configs = [
-        explained_config(config, each, options, follow=few)
+        explained_config(config, gpu, each, options, follow=few)
         for config, each, options in zip(part.configs, analyzed, tried, strict=True)
     ]
     notes = notes_of(service, analyzed)
     if try_others and not few:
         notes.append(
-            "accesses are followed, and what num_warps and maxnreg would do to registers is compiled, for one config: "
-            "name it by --config"
+            "accesses and time are followed, and what num_warps and maxnreg would do to registers is compiled, for one "
+            "config: name it by --config"
         )
     return schema.Report(
         command="explain",
@@ -89,22 +90,25 @@ def to_explain(point: Point) -> Point:
 
 
 def explained_config(
-    config: schema.Config, analyzed: AnalyzedPoint, options: list[OptionTried], *, follow: bool
+    config: schema.Config, gpu: GpuProfile, analyzed: AnalyzedPoint, options: list[OptionTried], *, follow: bool
 ) -> schema.Config:
-    """A config's part with its map and its registers, where its compile has them; with `follow` its accesses too."""
+    """A config's part with its map and its registers, where its compile has them; with `follow` its accesses and its
+    time by line too."""
     outcome = analyzed.outcomes[0]
     if outcome.explanation is None or outcome.resources is None:
         return config
     read = outcome.explanation.read()
-    accesses = AccessParts([], [])
+    accesses, times = AccessParts([], []), None
     if follow:
         accesses = access_parts(read, outcome.resources, analyzed.point.main)
+        times = line_times_of(read, outcome.resources, analyzed.point.main, gpu)
     return replace(
         config,
         shared_map=shared_map_part(read.shared_map, read.texts),
         register_use=register_use_part(read, outcome.resources),
         options_tried=options,
         accesses=accesses.found,
+        line_times=times,
         notes=[*config.notes, *([read.note] if read.note else []), *accesses.notes],
     )
 
