@@ -36,6 +36,8 @@ from occupancy_cli.spec.settings import Setting, parse_value, split_outside_brac
 
 MOST_TRIED = 2
 """For so many configs other launch options are tried unasked: each is a compile."""
+MOST_FOLLOWED = 8
+"""For so many configs accesses and time are followed unasked: each takes a second or two."""
 _MOST_WARPS = 32
 
 
@@ -49,11 +51,12 @@ def explain(
     full: bool = False,
     timed: bool = False,
     try_others: bool = True,
+    follow: bool = True,
 ) -> schema.Report:
     """A Report whose configs have their maps; `chosen` are `NAME=VALUE,...` that pick configs, all without one.
 
     `full` compiles configs over the cap to the end, `timed` predicts times, `try_others` compiles a config with other
-    launch options where few are asked for.
+    launch options where few are asked for, `follow` tells their accesses and their time by line.
 
     Raises `InputError` for a name or value that no config has.
     """
@@ -63,17 +66,19 @@ def explain(
     analyzed = compile_points(kernel, gpu, service, picked, timed=timed)
     part = kernel_part(kernel, gpu, analyzed, pruned_points(kernel, service, picked))
     few = try_others and len(picked) <= MOST_TRIED
+    followed = follow and len(picked) <= MOST_FOLLOWED
     tried = [_options_tried(gpu, service, each) if few else [] for each in analyzed]
     configs = [
-        explained_config(config, gpu, each, options, follow=few)
+        explained_config(config, gpu, each, options, follow=followed)
         for config, each, options in zip(part.configs, analyzed, tried, strict=True)
     ]
     notes = notes_of(service, analyzed)
-    if try_others and not few:
-        notes.append(
-            "accesses and time are followed, and what num_warps and maxnreg would do to registers is compiled, for one "
-            "config: name it by --config"
-        )
+    left_out = [
+        *(["accesses and time by line are followed"] if follow and not followed else []),
+        *(["what num_warps and maxnreg would do to registers is compiled"] if try_others and not few else []),
+    ]
+    if left_out:
+        notes.append(f"{' and '.join(left_out)} for few configs: name one by --config")
     return schema.Report(
         command="explain",
         toolchain=toolchain(service, analyzed),
