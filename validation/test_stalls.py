@@ -37,3 +37,9 @@ def test_other_shares_are_seen(compared: list[Any]) -> None:
     turned = dict(zip(lines, [one.simulated[n] for n in reversed(lines)], strict=True))
     wrong = replace(one, simulated=turned)
     assert not wrong.same_top and max(wrong.errors) > stalls.POINTS
+
+
+def test_ctas_without_work_count_as_such(compared: list[Any]) -> None:
+    # 1,056 CTAs, one of which has something to count: as if all had, the first line would lie 30 points off.
+    one = next(each for each in compared if each.name == "histogram_last")
+    assert max(one.errors[:2]) < stalls.POINTS

@@ -343,6 +343,8 @@ def _turned(path: WarpPath, turns: Mapping[int, float], most: int) -> list[Place
 
 def _stand_for(turns: float, most: int) -> list[float]:
     """How many passes each traced pass of a loop stands for, of `turns` in all."""
+    if turns <= 0:
+        return []
     count = min(max(round(turns), 1), most)
     if count == 1 or turns <= count:
         return [turns / count] * count

@@ -16,6 +16,7 @@ pass is covered. An edge to an instruction of an earlier pass is carried by the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -73,7 +74,7 @@ class CriticalLink:
 @dataclass(frozen=True)
 class LineTimes:
     """Time by line, the most first: of a CTA where it is known how often its loops turn, else of an iteration of the
-    main loop (`covers`). `cycles` is the sum; `iteration_cycles` is None without a loop."""
+    main loop (`covers`). `cycles` is the sum; `iteration_cycles` is None without a loop that turns."""
 
     covers: Literal["cta", "iteration"]
     cycles: float
@@ -106,16 +107,57 @@ def launch_line_times(
     if programs is not None and gpu.sm_count is not None:
         ctas_per_sm = min(ctas_per_sm, -(-programs // gpu.sm_count))
     turns = None if run is None else _turns_an_entry(run)
-    counted = turns is not None
     rates = _rates_while_running(gpu, ir, run, programs)
-    # Three passes show what an iteration takes where nobody knows how many there are.
     start = _cold_start(gpu, rates)
-    found = traced(ir, code, gpu, rates, resources, ctas_per_sm, turns or {ir.work.main: 3.0 * _MOST_UNROLLED}, start)
-    if found is None:
-        return None
     waves = 1.0 if programs is None or gpu.sm_count is None else programs / (gpu.sm_count * ctas_per_sm)
     sources = instruction_sources(disassembly, code.name)
-    return read_line_times(code, found, sources, ctas_per_sm, counted=counted, first_share=1.0 / max(waves, 1.0))
+
+    def read(turns: Mapping[int, float], ctas: int, counted: bool) -> LineTimes | None:
+        found = traced(ir, code, gpu, rates, resources, ctas, turns, start)
+        if found is None:
+            return None
+        return read_line_times(code, found, sources, ctas, counted=counted, first_share=1.0 / max(waves, 1.0))
+
+    if run is None or turns is None:
+        # Three passes show what an iteration takes where nobody knows how many there are.
+        return read({ir.work.main: 3.0 * _MOST_UNROLLED}, ctas_per_sm, ir.work.main == 0)
+    outer, share = _share_with_work(run, ir.work.main)
+    if share == 1.0:
+        return read(turns, ctas_per_sm, True)
+    working = max(round(share * ctas_per_sm), 1)
+    busy = read({**turns, outer: turns[outer] / share}, working, True)
+    idle = read({**turns, outer: 0.0}, max(ctas_per_sm - working, 1), True)
+    if busy is None or idle is None:
+        return None
+    return _mixed(busy, idle, share, ctas_per_sm)
+
+
+def _share_with_work(run: GridRun, main: int) -> tuple[int, float]:
+    """The outermost loop around the main one, and the share of programs in which it turns at all."""
+    if not main:
+        return 0, 1.0
+    outer = (*run.parents[main - 1], main - 1)[0]
+    turns = run.turns[outer]
+    share = 0.0 if turns is None else float((turns > 0).mean())
+    return outer + 1, share or 1.0
+
+
+def _mixed(busy: LineTimes, idle: LineTimes, share: float, ctas_per_sm: int) -> LineTimes:
+    """What a CTA takes on average where only a `share` has work; an iteration is that of those."""
+    waits: dict[tuple[SourceLine, ...], Counter[str]] = {}
+    for times, part in ((busy, share), (idle, 1.0 - share)):
+        for line in times.lines:
+            found = waits.setdefault(line.source, Counter())
+            for what, cycles in line.waits.items():
+                found[what] += cycles * part
+    lines = _most_first(waits)
+    cycles = sum(line.cycles for line in lines)
+    return replace(busy, cycles=cycles, ctas_per_sm=ctas_per_sm, lines=lines)
+
+
+def _most_first(waits: Mapping[tuple[SourceLine, ...], Mapping[str, float]]) -> tuple[LineTime, ...]:
+    made = [LineTime(source, sum(each.values()), dict(sorted(each.items()))) for source, each in waits.items()]
+    return tuple(sorted(made, key=lambda line: (-line.cycles, line.source)))
 
 
 def _cold_start(gpu: SmGpu, rates: SmRates) -> ColdStart:
@@ -126,11 +168,11 @@ def _cold_start(gpu: SmGpu, rates: SmRates) -> ColdStart:
 
 
 def _turns_an_entry(run: GridRun) -> dict[int, float] | None:
-    """Iterations of each loop of the text each time that it is entered, on average over the grid; None where one is not
-    known."""
+    """Iterations of each loop of the text each time that it is entered, on average over the grid, with loaded lengths
+    taken as long as they can be; None where one is not known."""
     found = {}
     for number, (turns, entered) in enumerate(zip(run.turns, run.entered, strict=True), 1):
-        if turns is None or number - 1 in run.loaded:
+        if turns is None:
             return None
         found[number] = float(turns.sum()) / max(float(entered.sum()), 1.0)
     return found
@@ -177,11 +219,11 @@ def read_line_times(
     """What a trace says of each line. `sources` has the lines of an instruction by its address; `counted` that the
     trace knows how often every loop turns; `first_share` of the CTAs are the first on their SM and begin cold."""
     reading = _Reading(code, found, sources, first_share)
-    whole = counted or not found.main
+    whole = counted or not reading.turns
     lines = reading.lines(whole)
     cycles = sum(line.cycles for line in lines)
     iteration = None
-    if found.main:
+    if reading.turns:
         iteration = cycles if not whole else sum(line.cycles for line in reading.lines(False))
     return LineTimes("cta" if whole else "iteration", cycles, iteration, ctas_per_sm, lines, reading.sequence())
 
@@ -197,6 +239,7 @@ class _Reading:
         self.code, self.found, self.sources, self.first_share = code, found, sources, first_share
         self.places = found.trace.places
         loops = {loop.part: loop for loop in found.path.loops}
+        self.turns = any(found.main in dict(place.passes) for place in self.places if found.main)
         self.per_pass = loops[found.main].iterations_per_pass if found.main else 1.0
 
     def _number(self, place: int) -> int:
@@ -253,12 +296,11 @@ class _Reading:
                     reason = self._reason(what, issued[at].held_by)
                     share = self.first_share if reason == START else 1.0
                     found[reason] = found.get(reason, 0.0) + waited * weight * share / len(warps)
-        made = [LineTime(source, sum(waits.values()), dict(sorted(waits.items()))) for source, waits in cycles.items()]
-        return tuple(sorted(made, key=lambda line: (-line.cycles, line.source)))
+        return _most_first(cycles)
 
     def sequence(self) -> tuple[CriticalLink, ...]:
         """Of the warp that takes longest for the last pass of the main loop; without one, for the whole path."""
-        places = self._last_passes()[-1] if self.found.main else range(len(self.places))
+        places = self._last_passes()[-1] if self.turns else range(len(self.places))
         if not places:
             return ()
 
