@@ -7,6 +7,9 @@ Wheels are unpacked below a temporary folder; nothing of them is installed, and 
 modules load with stand-ins. Every kernel is described (signature, autotune configs, heuristics) and compiled for one
 GPU up to shared-memory allocation. Argument types are guesses from names and use, constexprs come from the autotuner,
 from defaults and from names, so many kernels cannot compile; what counts is that each says why: `unclear` has to be 0.
+
+With `--explain` each is compiled to the end and explained: the buffers of its map have to end at the launch's bytes,
+and registers that live at the peak should be at most what the compiler allocated, and not far below.
 """
 
 from __future__ import annotations
@@ -69,6 +72,9 @@ class Result:
     configs: int = 0
     stand_ins: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    mapped_bytes: int | None = None
+    registers: int | None = None
+    peak_live: int | None = None
 
 
 # --- guessing a launch -----------------------------------------------------------------------------------------------
@@ -189,9 +195,15 @@ def is_clear(kind: str, message: str) -> bool:
 
 
 def analyze(
-    service: CompileService, root: Path, package: str, kernel: KernelKnobs, gpu: GpuProfile, target: Target
+    service: CompileService,
+    root: Path,
+    package: str,
+    kernel: KernelKnobs,
+    gpu: GpuProfile,
+    target: Target,
+    explain: bool = False,
 ) -> Result:
-    """Describe one JIT function and compile its first config with guessed arguments."""
+    """Describe one JIT function and compile its first config with guessed arguments, to the end with `explain`."""
     path = root / kernel.place.file
     source = KernelSource(kernel.name, file=str(path))
     result = Result(package, kernel.place.file, kernel.name, kernel.role, "")
@@ -215,7 +227,8 @@ def analyze(
             arguments=tuple(guess_arguments(described, pointers, element)),
             constexprs=tuple((constexprs | {n: v for n, v in config.items() if n in names}).items()),
             options=tuple((n, v) for n, v in config.items() if n not in names),
-            stop_above=-1,
+            stop_above=None if explain else -1,
+            explain=explain,
         )
         tried = service.compile_all([request])[0]
         outcome = tried if outcome is None or tried.ok else outcome  # of several failures the first guess's counts
@@ -227,6 +240,11 @@ def analyze(
         return finished(result, started, outcome.kind or "", outcome.message)
     result.shared_bytes = outcome.resources.shared_bytes
     result.over_cap = outcome.resources.shared_bytes > gpu.limits.shared_per_cta_optin_bytes
+    if outcome.explanation is not None:
+        read = outcome.explanation.read()
+        result.mapped_bytes = max((b.offset + b.bytes for b in read.shared_map.buffers), default=0)
+        if read.registers is not None:
+            result.registers, result.peak_live = outcome.resources.registers_per_thread, read.registers.peak
     return finished(result, started, "", "")
 
 
@@ -262,6 +280,9 @@ def main() -> int:
     parser.add_argument("--gpu", default="rtx-pro-6000")
     parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("--kernel", help="only JIT functions whose file:name contains this")
+    parser.add_argument(
+        "--explain", action="store_true", help="compile to the end; check the map of shared memory and the registers"
+    )
     parser.add_argument("-o", "--out", type=Path, default=None)
     given = parser.parse_args()
     gpu = load_gpu(given.gpu)
@@ -276,7 +297,7 @@ def main() -> int:
                 for kernel in kernels:
                     if given.kernel and given.kernel not in f"{kernel.place.file}:{kernel.name}":
                         continue
-                    result = analyze(service, root, package, kernel, gpu, target)
+                    result = analyze(service, root, package, kernel, gpu, target, given.explain)
                     results.append(result)
                     if result.outcome == "unclear" or given.kernel:
                         print(
@@ -288,7 +309,26 @@ def main() -> int:
                 text = report(results, totals, given, triton, time.monotonic() - started)
                 given.out.with_suffix(".md").write_text(text)
             print(f"{package}: {dict(Counter(r.outcome for r in results if r.package == package))}", flush=True)
-    return 1 if any(r.outcome == "unclear" for r in results) else 0
+    if given.explain:
+        print(explained(results), flush=True)
+    wrong = any(r.mapped_bytes is not None and r.mapped_bytes != r.shared_bytes for r in results)
+    return 1 if wrong or any(r.outcome == "unclear" for r in results) else 0
+
+
+def explained(results: list[Result]) -> str:
+    """How many maps end at the launch's bytes, and how near the live registers come to the compiler's."""
+    mapped = [r for r in results if r.mapped_bytes is not None]
+    missed = [r for r in mapped if r.mapped_bytes != r.shared_bytes]
+    counted = [(r.peak_live, r.registers) for r in mapped if r.peak_live is not None and r.registers is not None]
+    above = sum(peak > allocated for peak, allocated in counted)
+    near = sum(0.9 * allocated <= peak <= allocated for peak, allocated in counted)
+    lines = [
+        f"{len(mapped)} maps of shared memory ({sum(bool(r.shared_bytes) for r in mapped)} of them not empty), "
+        f"{len(missed)} that do not end at the launch's bytes",
+        f"{len(counted)} counts of live registers: {above} above the compiler's, {near} within 10 % below it",
+    ]
+    lines += [f"missed: {r.package} {r.file}:{r.kernel}: {r.mapped_bytes} of {r.shared_bytes} bytes" for r in missed]
+    return "\n".join(lines)
 
 
 def report(

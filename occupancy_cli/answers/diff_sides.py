@@ -102,6 +102,7 @@ def _explained(asked: Asked, service: CompileService, given: KernelInput | None 
         asked.configs,
         timed=True,
         try_others=False,
+        follow=False,
     )
 
 

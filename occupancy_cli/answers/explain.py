@@ -1,4 +1,4 @@
-"""`explain`: where each config's shared memory and registers go and what its accesses take, by source line.
+"""`explain`: where each config's shared memory, registers and time go and what its accesses take, by source line.
 
 The figures are the compiler's own: the map is that of its allocation pass, lives of registers are those that nvdisasm
 finds in the machine code. What other launch options would do to registers is compiled, never estimated.
@@ -23,6 +23,7 @@ from occupancy_cli.answers.analyze import (
 )
 from occupancy_cli.answers.explained import register_use_part, shared_map_part
 from occupancy_cli.answers.report_parts import gpu_part, scalars
+from occupancy_cli.answers.time_parts import line_times_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -35,6 +36,8 @@ from occupancy_cli.spec.settings import Setting, parse_value, split_outside_brac
 
 MOST_TRIED = 2
 """For so many configs other launch options are tried unasked: each is a compile."""
+MOST_FOLLOWED = 8
+"""For so many configs accesses and time are followed unasked: each takes a second or two."""
 _MOST_WARPS = 32
 
 
@@ -48,11 +51,12 @@ def explain(
     full: bool = False,
     timed: bool = False,
     try_others: bool = True,
+    follow: bool = True,
 ) -> schema.Report:
     """A Report whose configs have their maps; `chosen` are `NAME=VALUE,...` that pick configs, all without one.
 
     `full` compiles configs over the cap to the end, `timed` predicts times, `try_others` compiles a config with other
-    launch options where few are asked for.
+    launch options where few are asked for, `follow` tells their accesses and their time by line.
 
     Raises `InputError` for a name or value that no config has.
     """
@@ -62,17 +66,19 @@ def explain(
     analyzed = compile_points(kernel, gpu, service, picked, timed=timed)
     part = kernel_part(kernel, gpu, analyzed, pruned_points(kernel, service, picked))
     few = try_others and len(picked) <= MOST_TRIED
+    followed = follow and len(picked) <= MOST_FOLLOWED
     tried = [_options_tried(gpu, service, each) if few else [] for each in analyzed]
     configs = [
-        explained_config(config, each, options, follow=few)
+        explained_config(config, gpu, each, options, follow=followed)
         for config, each, options in zip(part.configs, analyzed, tried, strict=True)
     ]
     notes = notes_of(service, analyzed)
-    if try_others and not few:
-        notes.append(
-            "accesses are followed, and what num_warps and maxnreg would do to registers is compiled, for one config: "
-            "name it by --config"
-        )
+    left_out = [
+        *(["accesses and time by line are followed"] if follow and not followed else []),
+        *(["what num_warps and maxnreg would do to registers is compiled"] if try_others and not few else []),
+    ]
+    if left_out:
+        notes.append(f"{' and '.join(left_out)} for few configs: name one by --config")
     return schema.Report(
         command="explain",
         toolchain=toolchain(service, analyzed),
@@ -89,22 +95,25 @@ def to_explain(point: Point) -> Point:
 
 
 def explained_config(
-    config: schema.Config, analyzed: AnalyzedPoint, options: list[OptionTried], *, follow: bool
+    config: schema.Config, gpu: GpuProfile, analyzed: AnalyzedPoint, options: list[OptionTried], *, follow: bool
 ) -> schema.Config:
-    """A config's part with its map and its registers, where its compile has them; with `follow` its accesses too."""
+    """A config's part with its map and its registers, where its compile has them; with `follow` its accesses and its
+    time by line too."""
     outcome = analyzed.outcomes[0]
     if outcome.explanation is None or outcome.resources is None:
         return config
     read = outcome.explanation.read()
-    accesses = AccessParts([], [])
+    accesses, times = AccessParts([], []), None
     if follow:
         accesses = access_parts(read, outcome.resources, analyzed.point.main)
+        times = line_times_of(read, outcome.resources, analyzed.point.main, gpu)
     return replace(
         config,
         shared_map=shared_map_part(read.shared_map, read.texts),
         register_use=register_use_part(read, outcome.resources),
         options_tried=options,
         accesses=accesses.found,
+        line_times=times,
         notes=[*config.notes, *([read.note] if read.note else []), *accesses.notes],
     )
 

@@ -97,7 +97,7 @@ def explained_configs(
     kernel = prepare(given, gpu, service.describe, sets, os.environ, readings=service.readings)
     picked = [to_explain(point) for point in chosen_points(points(kernel, gpu, stop_above(gpu, full=False)), [named])]
     analyzed = compile_points(kernel, gpu, service, picked, timed=True)
-    return [explained_config(config_part(kernel, gpu, each), each, [], follow=False) for each in analyzed]
+    return [explained_config(config_part(kernel, gpu, each), gpu, each, [], follow=False) for each in analyzed]
 
 
 def surface_of(

@@ -1,4 +1,4 @@
-"""`occupancy explain`: where a kernel's shared memory and registers go."""
+"""`occupancy explain`: where a kernel's shared memory, registers and time go."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ def explain(
         typer.Option("--others/--no-others", help="Compile one or two configs with other num_warps and maxnreg too."),
     ] = True,
     lines: Annotated[
-        bool, typer.Option("--lines", help="List the source with bytes, registers and spills beside each line.")
+        bool, typer.Option("--lines", help="List the source with bytes, registers, waste and time beside each line.")
     ] = False,
     output_format: options.FormatOption = options.Format.table,
     hw_profiles: options.ProfilesOption = None,
     *,
     how: CompileOptions,
 ) -> None:
-    """Where bytes and registers go: each buffer of shared memory with its address, life and source line, what sets the
-    peak, the lines that hold most registers, spills in loops, what num_warps and maxnreg would do, and what each memory
-    access takes in sectors and wavefronts against the least, with the cause.
+    """Where bytes, registers and time go: each buffer of shared memory with its address, life and source line, what
+    sets the peak, the lines that hold most registers, spills in loops, what num_warps and maxnreg would do, what each
+    memory access takes in sectors and wavefronts against the least, with the cause, and what warps wait for, line by
+    line, with the critical sequence of an iteration.
 
     Exit code 2 when a config did not compile, 0 otherwise.
     """

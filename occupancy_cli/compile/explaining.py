@@ -56,7 +56,7 @@ def _code(cubin: bytes, disassembly: str, ttgir: str, kernel: str) -> KernelCode
     parsed = parse_ttgir(ttgir)
     names = tuple(name for name, _, _ in parsed.function.arguments)
     places = parameter_places(cubin, kernel)
-    return KernelCode(kernel, packed(disassembly), places, names, unmarked_arguments(parsed))
+    return KernelCode(kernel, packed(disassembly), packed(ttgir), places, names, unmarked_arguments(parsed))
 
 
 def _run(tools: Path, *arguments: str) -> str:

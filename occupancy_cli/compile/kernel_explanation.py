@@ -1,4 +1,4 @@
-"""Where one kernel's shared memory and registers go, as it is kept beside its record and as `explain` reads it.
+"""Where one kernel's shared memory, registers and time go, as it is kept beside its record and as `explain` reads it.
 
 Made in the worker from what the compile leaves (`explaining`), kept as text until it is wanted: other commands pay
 nothing for it. Apart from `kernel_record`, which they all import.
@@ -18,21 +18,31 @@ from occupancy_cli.readers.shared_map import SharedMap
 
 @dataclass(frozen=True)
 class KernelCode:
-    """A kernel's machine code, for its accesses to be followed with the values of a launch.
+    """A kernel's machine code, for its accesses and its time to be followed with the values of a launch.
 
-    `packed` is the text of `nvdisasm -c -hex -gi`, zlib in base64. `arguments` are the names of its parameters by their
-    number in `places`; `unmarked` has, by `file:line`, those that keep the accesses of a line narrow.
+    `packed` is the text of `nvdisasm -c -hex -gi`, zlib in base64, `packed_ir` the TTGIR likewise. `arguments` are the
+    names of its parameters by their number in `places`; `unmarked` has, by `file:line`, those that keep the accesses of
+    a line narrow.
     """
 
     name: str
     packed: str
+    packed_ir: str
     places: tuple[ParameterPlace, ...]
     arguments: tuple[str, ...]
     unmarked: Mapping[str, tuple[str, ...]]
 
     def text(self) -> str:
         """The disassembly."""
-        return zlib.decompress(base64.b64decode(self.packed)).decode()
+        return _unpacked(self.packed)
+
+    def ttgir(self) -> str:
+        """The TTGIR."""
+        return _unpacked(self.packed_ir)
+
+
+def _unpacked(text: str) -> str:
+    return zlib.decompress(base64.b64decode(text)).decode()
 
 
 def packed(text: str) -> str:

@@ -60,11 +60,13 @@ class LoopSpan:
 @dataclass(frozen=True)
 class WarpPath:
     """The instructions of one warp from start to end, each loop passed once, and which of them are loops.
-    `instructions` is how many the whole kernel has, with the ways that this warp does not take."""
+    `instructions` is how many the whole kernel has, with the ways that this warp does not take; `numbers` says which of
+    them each step is."""
 
     steps: tuple[Step, ...]
     loops: tuple[LoopSpan, ...] = ()
     instructions: int = 0
+    numbers: tuple[int, ...] = ()
 
     def repeated(self, loop: LoopSpan, passes: int) -> tuple[Step, ...]:
         """The steps with `passes` passes of one loop."""
@@ -122,6 +124,28 @@ def time_path(
     )
 
 
+def trace_path(
+    path: WarpPath,
+    rates: SmRates,
+    num_warps: int,
+    ctas_per_sm: int,
+    turns: Mapping[int, float],
+    start: ColdStart,
+    touched: Mapping[int, Touch] | None = None,
+    local_bytes_per_thread: int = 0,
+    l1_bytes: int | None = None,
+) -> PathTrace:
+    """What the warps of `ctas_per_sm` CTAs wait for, the first on their SM, with data that comes from the memory at the
+    rates given.
+
+    `turns` says of each part how many passes the loop makes each time that it is entered; the other arguments are those
+    of `time_path`. Loops of many passes are simulated with a few of them.
+    """
+    outgrown = l1_bytes is not None and local_bytes_per_thread * 32 * num_warps * ctas_per_sm > l1_bytes
+    machine = _Machine(rates, rates.far_latency_cycles, num_warps, touched or {}, outgrown)
+    return machine.trace(path, ctas_per_sm, turns, start)
+
+
 def _not_modelled(path: WarpPath) -> list[tuple[str, str]]:
     """What the path holds that the simulation passes over."""
     opcodes = {step.opcode.split(".", 1)[0] for step in path.steps}
@@ -155,9 +179,113 @@ def _unit_cycles(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# What a warp waited for.
+
+
+@dataclass(frozen=True)
+class Place:
+    """A step as it stands in a traced program: its number in the path, how many such executions of a CTA it stands for,
+    and the pass of each loop around it by the loop's part."""
+
+    step: int
+    stands_for: float
+    passes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Issued:
+    """One instruction as a warp issued it: when, and the cycles that it waited by what for.
+
+    `held_by` is the place of the instruction whose result it waited for longest; -1 where it waited for none.
+    """
+
+    at: float
+    waits: dict[str, float]
+    held_by: int = -1
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """How the first CTAs of a launch begin on an SM: so many cycles apart, the first instruction and the kernel's
+    constants each so many cycles away."""
+
+    ctas_apart_cycles: float = 0.0
+    fetch_cycles: float = 0.0
+    constant_cycles: float = 0.0
+
+
+@dataclass(frozen=True)
+class PathTrace:
+    """What each warp of a simulation waited for, instruction by instruction in the order of `places`.
+
+    Waits are named by the pipe that was busy ("tensor", "mio", ...), "result" for that of an instruction before,
+    "barrier", "issue" for other warps' turns, "latency" for the cycles that the compiler wrote behind an instruction,
+    and "fetch" and "constants" for what a launch has to get first (`ColdStart`).
+    """
+
+    places: tuple[Place, ...]
+    warps: tuple[tuple[Issued, ...], ...]
+
+
+class _Recorder:
+    """Takes down, while a program runs, what holds each warp, and which instruction gave what it waits for."""
+
+    def __init__(self, warps: int, start: ColdStart) -> None:
+        self.start = start
+        self.issued: list[list[Issued]] = [[] for _ in range(warps)]
+        self._waits: list[dict[tuple[str, int], float]] = [{} for _ in range(warps)]
+        self._writers: list[dict[int, int]] = [{} for _ in range(warps)]
+        self._open = [-1] * warps
+        self._groups: list[dict[int, list[int]]] = [{_COPY: [], _PRODUCT_END: [], _TMA: []} for _ in range(warps)]
+
+    def begun(self, kind: int) -> tuple[float, str]:
+        """From when on a kind of instruction can be issued at all, and what it waits for until then."""
+        if kind == _UNIFORM_CONSTANT:
+            return self.start.fetch_cycles + self.start.constant_cycles, "constants"
+        return self.start.fetch_cycles, "fetch"
+
+    def waits(self, warp: int, cycles: float, what: str, board: int = -1) -> None:
+        """A warp cannot issue yet; `board` is the scoreboard that it waits for."""
+        self._add(warp, cycles, what, self._writers[warp].get(board, -1))
+
+    def waits_for_group(self, warp: int, cycles: float, kind: int, allowed: int) -> None:
+        """A warp waits for a group of copies or products to be done, but for `allowed` later ones."""
+        groups = self._groups[warp][kind]
+        self._add(warp, cycles, "result", groups[0] if kind == _TMA else groups[len(groups) - allowed - 1])
+
+    def _add(self, warp: int, cycles: float, what: str, giver: int) -> None:
+        found = self._waits[warp]
+        found[what, giver] = found.get((what, giver), 0.0) + cycles
+
+    def issues(self, warp: int, now: float, kind: int, gives: Sequence[int]) -> None:
+        """A warp issues its next instruction, which gives its result through the scoreboards `gives`."""
+        place = len(self.issued[warp])
+        named: dict[str, float] = {}
+        held_by, longest = -1, 0.0
+        for (what, giver), cycles in self._waits[warp].items():
+            named[what] = named.get(what, 0.0) + cycles
+            if giver >= 0 and cycles > longest:
+                held_by, longest = giver, cycles
+        self.issued[warp].append(Issued(now, named, held_by))
+        self._waits[warp] = {}
+        for board in gives:
+            self._writers[warp][board] = place
+        groups = self._groups[warp]
+        if kind == _COPY:
+            self._open[warp] = place
+        elif kind == _COMMIT:
+            groups[_COPY].append(self._open[warp])
+        elif kind in (_PRODUCT_END, _TMA):
+            groups[kind].append(place)
+        elif kind == _WAIT_TMA and groups[_TMA]:
+            groups[_TMA].pop(0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # The simulation.
 
 _PASSES = 3  # of a loop, beside a run with one
+_MOST_TRACED = 40_000  # steps of a traced program with several passes of loops inside loops
 
 
 def _supply(instructions: int) -> int:
@@ -186,7 +314,45 @@ def _inside(loop: LoopSpan, loops: Sequence[LoopSpan]) -> LoopSpan | None:
     _WAIT_TMA,
     _LOAD,
     _HIT,
-) = range(14)
+    _CONSTANT,
+    _UNIFORM_CONSTANT,
+) = range(16)
+
+
+# What a wait for a group waits for.
+_GROUP_OF = {_WAIT_COPY: _COPY, _WAIT_PRODUCT: _PRODUCT_END, _WAIT_TMA: _TMA}
+
+
+def _turned(path: WarpPath, turns: Mapping[int, float], most: int) -> list[Place]:
+    """The path with up to `most` passes of each loop; the passes behind the first stand for all that follow it."""
+
+    def run(first: int, last: int, weight: float, passes: tuple[tuple[int, int], ...]) -> list[Place]:
+        entered = dict(passes)
+        inside = [each for each in path.loops if first <= each.first and each.last <= last and each.part not in entered]
+        found: list[Place] = []
+        at = first
+        for loop in sorted((each for each in inside if not _within(each, inside)), key=lambda each: each.first):
+            found += [Place(step, weight, passes) for step in range(at, loop.first)]
+            for n, stands_for in enumerate(_stand_for(turns.get(loop.part, 1.0), most)):
+                found += run(loop.first, loop.last, weight * stands_for, (*passes, (loop.part, n)))
+            at = loop.last
+        return found + [Place(step, weight, passes) for step in range(at, last)]
+
+    return run(0, len(path.steps), 1.0, ())
+
+
+def _stand_for(turns: float, most: int) -> list[float]:
+    """How many passes each traced pass of a loop stands for, of `turns` in all."""
+    if turns <= 0:
+        return []
+    count = min(max(round(turns), 1), most)
+    if count == 1 or turns <= count:
+        return [turns / count] * count
+    return [1.0] + [(turns - 1.0) / (count - 1)] * (count - 1)
+
+
+def _within(loop: LoopSpan, loops: Sequence[LoopSpan]) -> bool:
+    return any(each.holds(loop) for each in loops)
 
 
 def _kind(step: Step) -> int:
@@ -210,6 +376,8 @@ def _kind(step: Step) -> int:
         return _WAIT_TMA
     if base == "BRA":
         return _BRANCH
+    if base in ("LDC", "ULDC", "LDCU"):
+        return _CONSTANT if base == "LDC" else _UNIFORM_CONSTANT
     if writes(opcode):
         return _STORE
     if is_cached_load(opcode):
@@ -278,10 +446,26 @@ class _Machine:
             )  # fmt: skip
         return program
 
-    def _simulate(self, program: list[tuple[Any, ...]], supply: int) -> float:
+    def trace(self, path: WarpPath, ctas: int, turns: Mapping[int, float], start: ColdStart) -> PathTrace:
+        """What warps wait for when `ctas` CTAs share the SM; `turns` and `start` as `trace_path` has them."""
+        resolved = self._resolved(path)
+        places = _turned(path, turns, _PASSES)
+        if len(places) > _MOST_TRACED:
+            places = _turned(path, turns, 2)
+        slowest = max(
+            (_supply(loop.last - loop.first) for loop in path.loops),
+            default=_supply(max(len(path.steps), path.instructions)),
+        )
+        recorder = _Recorder(max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1), start)
+        self._simulate([resolved[place.step] for place in places], slowest, ctas, recorder)
+        return PathTrace(tuple(places), tuple(tuple(issued) for issued in recorder.issued))
+
+    def _simulate(
+        self, program: list[tuple[Any, ...]], supply: int, ctas: int = 1, recorder: _Recorder | None = None
+    ) -> float:
         """Cycle at which the last warp, or its last store, is done; a warp issues at most every `supply` cycles."""
-        warps = max(-(-self.num_warps // SCHEDULERS_PER_SM), 1)
-        schedulers = min(SCHEDULERS_PER_SM, self.num_warps)
+        warps = max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1)
+        schedulers = min(SCHEDULERS_PER_SM, self.num_warps * ctas)
         per_cta = max(self.num_warps // SCHEDULERS_PER_SM, 1)
         barrier_cycles = 13 + 2 * self.num_warps
         length = len(program)
@@ -295,7 +479,8 @@ class _Machine:
         products: list[list[float]] = [[] for _ in range(warps)]
         tma: list[list[float]] = [[] for _ in range(warps)]
         waiting: dict[int, list[int]] = {}
-        heap: list[tuple[float, int]] = [(0.1 * w, w) for w in range(warps)]
+        apart = 0.0 if recorder is None else recorder.start.ctas_apart_cycles
+        heap: list[tuple[float, int]] = [(0.1 * w + apart * (w * ctas // warps), w) for w in range(warps)]
         heapq.heapify(heap)
         end = 0.0
         while heap:
@@ -319,11 +504,30 @@ class _Machine:
                 ready = max(ready, products[w][len(products[w]) - allowed - 1])
             elif kind == _WAIT_TMA and tma[w]:
                 ready = max(ready, tma[w][0])
+            if recorder is not None and now < recorder.start.fetch_cycles + recorder.start.constant_cycles:
+                begun, what = recorder.begun(kind)
+                if begun > ready:
+                    recorder.waits(w, begun - now, what)
+                    heapq.heapreplace(heap, (begun, w))
+                    continue
             if ready > now:
+                if recorder is not None:
+                    if waits and max(boards[w][b] for b in waits) == ready:
+                        recorder.waits(w, ready - now, "result", max(waits, key=boards[w].__getitem__))
+                    elif pipe is not None and pipes.get(pipe, 0.0) == ready:
+                        recorder.waits(w, ready - now, pipe)
+                    elif shared and memory_free - _QUEUE_CYCLES == ready:
+                        recorder.waits(w, ready - now, "mio")
+                    elif kind in _GROUP_OF and ready > issue_free:
+                        recorder.waits_for_group(w, ready - now, _GROUP_OF[kind], allowed)
+                    else:
+                        recorder.waits(w, ready - now, "issue")
                 heapq.heapreplace(heap, (ready, w))
                 continue
             issue_free = now + 1
             done, read = now + latency, now + release
+            if kind == _CONSTANT and recorder is not None:
+                done = max(done, recorder.begun(_UNIFORM_CONSTANT)[0])
             if pipe is not None:
                 pipes[pipe] = now + issue
                 if shared:
@@ -359,6 +563,11 @@ class _Machine:
                     following = max(following, now + _BRANCH_CYCLES)
                 elif kind == _STORE and written_free > end:
                     end = written_free
+            if recorder is not None:
+                gives = [b for b, when in ((wb, done), (rb, read)) if b < 6 and boards[w][b] == when]
+                recorder.issues(w, now, kind, gives)
+                if kind != _BARRIER:
+                    recorder.waits(w, following - now, "latency")
             at[w] += 1
             if now > end:
                 end = now
@@ -371,6 +580,8 @@ class _Machine:
                 if len(group) == min(per_cta, warps - w // per_cta * per_cta):
                     for each in group:
                         heapq.heappush(heap, (now + barrier_cycles, each))
+                        if recorder is not None:
+                            recorder.waits(each, now + barrier_cycles - recorder.issued[each][-1].at, "barrier")
                     group.clear()
             else:
                 heapq.heapreplace(heap, (following, w))

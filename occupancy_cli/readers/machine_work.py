@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from occupancy_cli.gpu.sm_rates import SmGpu, l1_bytes, sm_rates
+from occupancy_cli.gpu.sm_rates import SmGpu, SmRates, l1_bytes, sm_rates
 from occupancy_cli.model.cta_work import CtaWork
 from occupancy_cli.model.instruction_costs import Touch, access_bytes, tensor_shape
 from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_simulation import WarpPath, time_path
+from occupancy_cli.model.sm_simulation import ColdStart, PathTrace, WarpPath, time_path, trace_path
 from occupancy_cli.readers.ir_work import IrWork, LoopPart
 from occupancy_cli.readers.sass import (
     SassKernel,
@@ -60,22 +60,73 @@ def with_sass(
     path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, passes)
     if path is None:
         return work
-    touched = {}
-    if ir is not None:
-        for number in {0, *paired.values()}:
-            # The code of a loop that the compiler unrolled for good lies outside loops.
-            mine = ir.of_parts({number} if number else {0, *(p.part for p in ir.parts)} - set(paired.values()))
-            touched[number] = Touch(mine.lines_by_bytes, mine.traffic_by_bytes, mine.misses_by_bytes)
     timing = time_path(
         path,
         sm_rates(gpu),
         resources.num_warps,
         ctas_per_sm,
-        touched,
+        _touched(ir, paired),
         resources.spill_bytes or 0,
         l1_bytes(gpu.limits, resources.shared_bytes + resources.static_shared_bytes, ctas_per_sm),
     )
     return replace(work, timing=timing if ir is None else _without_rest(ir, path, timing))
+
+
+@dataclass(frozen=True)
+class TracedKernel:
+    """The path of a warp, what warps waited for on it, and the part of the main loop (0: there is none)."""
+
+    path: WarpPath
+    trace: PathTrace
+    main: int
+
+
+def traced(
+    ir: IrWork | None,
+    code: SassKernel,
+    gpu: SmGpu,
+    rates: SmRates,
+    resources: KernelResources,
+    ctas_per_sm: int,
+    turns: Mapping[int, float],
+    start: ColdStart,
+) -> TracedKernel | None:
+    """What the warps of `ctas_per_sm` CTAs on one SM wait for; None where `with_sass` simulates nothing.
+
+    `rates` are those of an SM of `gpu` while the launch runs, `start` how it begins; `turns` says how many iterations
+    each loop of the text makes each time that it is entered.
+    """
+    paired = _paired(ir, code)
+    passes = {loop: (part, _passes(ir, code, loop, part)) for loop, part in paired.items()}
+    path = None if specialized_warps(code) or ctas_per_sm < 1 else warp_path(code, passes)
+    if path is None:
+        return None
+    turned = {part: turns.get(part, 1.0) / each_pass for part, each_pass in passes.values()}
+    trace = trace_path(
+        path,
+        rates,
+        resources.num_warps,
+        ctas_per_sm,
+        turned,
+        start,
+        _touched(ir, paired),
+        resources.spill_bytes or 0,
+        l1_bytes(gpu.limits, resources.shared_bytes + resources.static_shared_bytes, ctas_per_sm),
+    )
+    main = ir.work.main if ir is not None else max(paired.values(), default=0)
+    return TracedKernel(path, trace, main if any(loop.part == main for loop in path.loops) else 0)
+
+
+def _touched(ir: IrWork | None, paired: Mapping[SassLoop, int]) -> dict[int, Touch]:
+    """How the loads of each part touch memory."""
+    touched: dict[int, Touch] = {}
+    if ir is None:
+        return touched
+    for number in {0, *paired.values()}:
+        # The code of a loop that the compiler unrolled for good lies outside loops.
+        mine = ir.of_parts({number} if number else {0, *(p.part for p in ir.parts)} - set(paired.values()))
+        touched[number] = Touch(mine.lines_by_bytes, mine.traffic_by_bytes, mine.misses_by_bytes)
+    return touched
 
 
 def _paired(ir: IrWork | None, code: SassKernel) -> dict[SassLoop, int]:

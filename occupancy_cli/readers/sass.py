@@ -398,7 +398,7 @@ def warp_path(kernel: SassKernel, passes: Mapping[SassLoop, tuple[int, float]]) 
     ends = {
         b for b in flow.order if code[flow.blocks[b][-1]].base == "EXIT" and not code[flow.blocks[b][-1]].conditional
     }
-    steps: list[Step] = []
+    numbers: list[int] = []
     spans: list[LoopSpan] = []
 
     def run(start: int, goals: set[int], within: set[int] | None, inside: SassLoop | None) -> None:
@@ -413,18 +413,16 @@ def warp_path(kernel: SassKernel, passes: Mapping[SassLoop, tuple[int, float]]) 
             if not ways:
                 continue
             took = max(ways, key=len)
-            steps.extend(_steps(code, [i for i in took if i not in flow.blocks[header]]))
+            numbers.extend(i for i in took if i not in flow.blocks[header])
             body = {b for b in flow.order if flow.blocks[b][0] in set(loop.indices)}
-            first = len(steps)
+            first = len(numbers)
             run(header, {b for b, to in flow.back if to == header}, body, loop)
             part, each_pass = passes[loop]
-            spans.append(LoopSpan(first, len(steps), part, each_pass))
+            spans.append(LoopSpan(first, len(numbers), part, each_pass))
             starts = [to for b in body for to in flow.next[b] if to not in body and (within is None or to in within)]
-        steps.extend(_steps(code, max((flow.longest(each, goals, within) for each in starts), key=len, default=[])))
+        rest: list[int] = max((flow.longest(each, goals, within) for each in starts), key=len, default=[])
+        numbers.extend(rest)
 
     run(0, ends or {flow.order[-1]}, None, None)
-    return WarpPath(tuple(steps), tuple(spans), len(code))
-
-
-def _steps(code: Sequence[SassInstruction], path: Sequence[int]) -> tuple[Step, ...]:
-    return tuple(step for i in path if (step := code[i].step) is not None)
+    steps = tuple(step for i in numbers if (step := code[i].step) is not None)
+    return WarpPath(steps, tuple(spans), len(code), tuple(numbers))

@@ -1,4 +1,4 @@
-"""Where one config's shared memory and registers go, buffer by buffer and line by line.
+"""Where one config's shared memory, registers and time go, buffer by buffer and line by line.
 
     {"total_bytes": 50176, "peak_at": 551, "buffers": [{"offset": 0, "bytes": 16384, "shape": [32, 256],
      "dtype": "bf16", "copies": 1, "purpose": "operand kept for the loop", "value": "query_a", "live_from": 196,
@@ -145,6 +145,50 @@ class MemoryAccess:
     reason: str = prose("")
     causes: list[AccessCause] = field(default_factory=list)
     source: SourceText | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineTime:
+    """Cycles during which a warp's next instruction is of this line, and what they wait for."""
+
+    cycles: float
+    percent: float
+    waits: dict[str, float]
+    source: SourceText | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticalLink:
+    """A step of the critical sequence: an instruction that had to wait, in cycles of an iteration, and their share.
+
+    `result_of` is the instruction whose result it waited for, "" where it waited for none; `carried`: that one ran in
+    an earlier iteration. `instructions` in a row of one line that wait for the same are one step.
+    """
+
+    opcode: str
+    instructions: int
+    waits_for: str
+    result_of: str
+    carried: bool
+    cycles: float
+    percent: float
+    source: SourceText | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineTimes:
+    """Time by source line, simulated with `ctas_per_sm` CTAs on an SM and nothing in the GPU's caches, the most first;
+    and the critical sequence of dependent instructions of one iteration of the main loop in program order (of a CTA
+    where there is no loop). `cycles` is the sum over the lines."""
+
+    covers: Literal["cta", "iteration"] = field(
+        metadata={"description": "iteration: of the main loop, where nobody knows how often every loop turns"}
+    )
+    cycles: float
+    iteration_cycles: float | None
+    ctas_per_sm: int
+    lines: list[LineTime]
+    sequence: list[CriticalLink]
 
 
 @dataclass(frozen=True, kw_only=True)

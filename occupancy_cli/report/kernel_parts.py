@@ -14,7 +14,13 @@ from occupancy_cli.report.occupancy_parts import Launch, Occupancy, Resources, T
 from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, EXIT_VIOLATION, Scalar, prose
 
 if TYPE_CHECKING:
-    from occupancy_cli.report.explain_parts import MemoryAccess, OptionTried, RegisterUse, SharedMemoryMap
+    from occupancy_cli.report.explain_parts import (
+        LineTimes,
+        MemoryAccess,
+        OptionTried,
+        RegisterUse,
+        SharedMemoryMap,
+    )
 
 Level = Literal["ok", "violation", "undecided", "allowed", "note"]
 EntryStatus = Literal["ok", "over_cap", "failed", "undecided"]
@@ -46,8 +52,8 @@ class Config:
     """One config of one kernel at one set of knobs and shapes.
 
     `status` is ok, over_cap (compiled, and can never launch on this GPU) or failed (`error` says why). Where its shared
-    memory and registers go (`shared_map`, `register_use`, `options_tried`) and what its accesses take (`accesses`) is
-    for `explain` alone.
+    memory, registers and time go (`shared_map`, `register_use`, `options_tried`, `line_times`) and what its accesses
+    take (`accesses`) is for `explain` alone.
     """
 
     config: dict[str, Scalar]
@@ -75,6 +81,7 @@ class Config:
     register_use: RegisterUse | None = None
     options_tried: list[OptionTried] = field(default_factory=list)
     accesses: list[MemoryAccess] = field(default_factory=list)
+    line_times: LineTimes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,12 +18,19 @@ from typer.testing import CliRunner
 
 from occupancy_cli.answers.explain import chosen_points
 from occupancy_cli.answers.explained import assigned_name, register_use_part, shared_map_part
+from occupancy_cli.answers.time_parts import line_times_part
 from occupancy_cli.cli.app import app
 from occupancy_cli.compile.kernel_explanation import KernelExplanation
 from occupancy_cli.errors import InputError
+from occupancy_cli.gpu.profiles import load_gpu
+from occupancy_cli.gpu.sm_rates import sm_rates
 from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.model.sm_simulation import ColdStart
 from occupancy_cli.plan.points import LaunchPlan, Point
-from occupancy_cli.readers.register_life import read_register_use
+from occupancy_cli.readers.line_times import LineTimes, read_line_times
+from occupancy_cli.readers.machine_work import traced
+from occupancy_cli.readers.register_life import instruction_sources, read_register_use
+from occupancy_cli.readers.sass import parse_sass
 from occupancy_cli.readers.shared_map import read_shared_map
 from occupancy_cli.readers.ttgir import SourceLine
 from occupancy_cli.report.kernel_parts import Config, Kernel
@@ -35,6 +42,14 @@ from occupancy_cli.report.view import View
 
 def _xz(*parts: str) -> str:
     return lzma.open(DATA.joinpath(*parts), "rt").read()
+
+
+def _times(resources: KernelResources) -> LineTimes:
+    text, gpu = _xz("disassembled", "sparse_mla_decode_lines.txt.xz"), load_gpu("rtx-pro-6000")
+    code = parse_sass(text)
+    found = traced(None, code, gpu, sm_rates(gpu), resources, 2, {1: 8.0}, ColdStart(100.0, 300.0, 300.0))
+    assert found is not None
+    return read_line_times(code, found, instruction_sources(text, code.name), 2, counted=True)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +70,7 @@ def recorded() -> Report:
         over_bytes=0,
         shared_map=shared_map_part(shared, texts),
         register_use=register_use_part(KernelExplanation(shared, use, texts), resources),
+        line_times=line_times_part(_times(resources), texts),
     )
     # Without an occupancy the renderer has no table of configs to show beside it.
     kernel = Kernel(name="decode", source="decode.yaml", kernel="k.py:k", configs=[replace(config, status="failed")])
@@ -71,7 +87,15 @@ def _shown(report: Report, width: int, view: View | None = None) -> str:
 def test_no_line_is_wider_than_the_terminal_and_no_figure_is_lost(recorded: Report, width: int) -> None:
     shown = _shown(recorded, width, View(lines=True))
     assert all(len(line) <= width for line in shown.splitlines())
-    for said in ("50,176 bytes", "16,384  query_a 32x256 bf16", "operand kept for the loop", "v peak", "acc_a", "loop"):
+    for said in (
+        "50,176 bytes",
+        "16,384  query_a 32x256 bf16",
+        "operand kept for the loop",
+        "v peak",
+        "acc_a",
+        "critical sequence of an iteration",
+        "of LDG.E",
+    ):
         assert said in shown, said
     assert "255 allocated, 200 bytes a thread spilled; 245 live at the peak" in " ".join(shown.split())
 
@@ -142,6 +166,10 @@ def test_every_map_adds_up_on_this_triton(tmp_path: Path, monkeypatch: pytest.Mo
     use = config["register_use"]
     assert use["peak_live"] <= use["allocated"] == config["resources"]["registers_per_thread"]
     assert sum(h["registers"] for h in use["holders"]) == use["peak_live"]
+    times = config["line_times"]
+    assert times["covers"] == "cta" and 0 < times["iteration_cycles"] < times["cycles"]
+    assert sum(each["percent"] for each in times["lines"]) == pytest.approx(100, abs=1)
+    assert sum(link["percent"] for link in times["sequence"]) == pytest.approx(100, abs=1)
     assert [list(t["change"]) for t in config["options_tried"]][:2] == [["num_warps"], ["num_warps"]]
     # Known already: neither explain nor analyze compiles anything, and analyze says what it said before.
     again = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)

@@ -1,4 +1,5 @@
-"""The README's console blocks are what the commands really print, on a terminal of 100 columns.
+"""The console blocks of the README and of the deployment case are what the commands really print, on a terminal of 100
+columns.
 
 `PYTHONPATH=tests python tests/cli/test_readme.py --write` puts today's output in. What depends on the Triton version
 is held under the one that the README was written with.
@@ -19,6 +20,7 @@ import pytest
 from locations import ROOT
 
 README = ROOT / "README.md"
+PAGES = (README, ROOT / "examples" / "deployment" / "README.md")
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 COLUMNS = 100
 SKIPPED = (
@@ -57,9 +59,9 @@ def printed(command: str) -> str:
 
 
 def blocks() -> list[tuple[str, str]]:
-    """(command, output shown) of each command in the README's console blocks that is run here."""
+    """(command, output shown) of each command in the pages' console blocks that is run here."""
     found = []
-    for block in BLOCK.findall(README.read_text()):
+    for block in (block for page in PAGES for block in BLOCK.findall(page.read_text())):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             if not command.startswith(SKIPPED):
@@ -71,14 +73,14 @@ def blocks() -> list[tuple[str, str]]:
 @pytest.mark.one_triton
 @pytest.mark.usefixtures("shipped_compiled")
 @pytest.mark.parametrize(("command", "shown"), blocks(), ids=[c for c, _ in blocks()])
-def test_the_readme_shows_what_is_printed(command: str, shown: str) -> None:
+def test_the_pages_show_what_is_printed(command: str, shown: str) -> None:
     from occupancy_cli.compile.compile_service import triton_version
 
     written_with = re.search(r"Triton (\d+\.\d+\.\d+)", README.read_text())
     assert written_with is not None
     if triton_version() != written_with[1]:
         pytest.skip(f"the README was written with Triton {written_with[1]}")
-    assert shown, f"the README shows nothing for {command}"
+    assert shown, f"nothing is shown for {command}"
     assert printed(command) == shown
 
 
@@ -97,11 +99,13 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 def write() -> None:
-    text = README.read_text()
+    texts = {page: page.read_text() for page in PAGES}
     for command, shown in blocks():
         old = f"$ {command}\n{shown}\n" if shown else f"$ {command}\n"
-        text = text.replace(old, f"$ {command}\n{printed(command)}\n", 1)
-    README.write_text(text)
+        new = f"$ {command}\n{printed(command)}\n"
+        texts = {page: text.replace(old, new, 1) for page, text in texts.items()}
+    for page, text in texts.items():
+        page.write_text(text)
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

@@ -1,6 +1,7 @@
 """What Nsight Compute says of every memory access of small kernels, kept for checking what `occupancy` reads of them.
 
     OUT=folder python3 validation/h200/ncu_kernels.py --run       # on the GPU machine, two to four minutes
+    OUT=folder python3 validation/h200/ncu_kernels.py --run --large    # launches that fill the GPU, for samples by line
     python3 validation/h200/ncu_kernels.py --self-test            # no GPU: compiles every kernel for sm_90
     python3 validation/h200/ncu_kernels.py --list
 
@@ -68,6 +69,27 @@ KIND_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
     ("group_quantize", {}),
     ("histogram", {}),
 )
+# The same at shapes that fill the GPU, for samples of warp states by line; the first config of each is run.
+LARGE_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
+    ("vector_gelu", {"n": 16_777_216}),
+    ("rms_norm", {"rows": 8192, "columns": 4096}),
+    ("rms_norm_looped", {"rows": 4096, "columns": 16384}),
+    ("attention_causal", {"batch": 1, "heads": 16, "group": 8, "tokens": 2048}),
+    ("transposed_copy", {"rows": 4096, "columns": 4096}),
+    ("gemm", {"m": 1024, "n": 1024, "k": 8192}),
+    ("gemm_fp8_blocks", {"m": 128, "n": 7168, "k": 2048}),
+    ("gemm_int4", {"m": 64, "n": 4096, "k": 4096}),
+    ("gemm_split_k", {"m": 16, "n": 2048, "k": 16384}),
+    ("swiglu", {"rows": 4096, "columns": 4096}),
+    ("cross_entropy", {"rows": 2048, "vocabulary": 32000}),
+    ("embedding_gather", {"tokens": 16384, "words": 32000, "columns": 4096}),
+    ("rotary", {"tokens": 8192, "heads": 32}),
+    ("convolution_1d", {"batch": 4, "time": 4096, "channels": 4096}),
+)
+LARGE_SHIPPED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("sparse_mla_decode", {"batch": 80}, {"BLOCK_T": 16, "num_warps": 4, "num_stages": 2}),
+    ("sparse_mla_decode", {"batch": 80, "BLOCK_H": 16}, {"BLOCK_T": 32, "num_warps": 8, "num_stages": 2}),
+)
 SHIPPED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("sparse_mla_decode", {"batch": 2, "topk": 99, "TARGET_CTAS": 8}, {"BLOCK_T": 32, "num_warps": 4, "num_stages": 2}),
     ("sparse_mla_decode", {"batch": 2, "topk": 100, "BLOCK_H": 16}, {"BLOCK_T": 16, "num_warps": 8, "num_stages": 2}),
@@ -102,9 +124,17 @@ def inner_kernel(kernel: Any) -> Any:
     return kernel
 
 
-def preparations() -> Iterator[tuple[str, Callable[[str], list[Prepared]]]]:
-    """Every Triton case by name, with what makes its launches on a device."""
+def preparations(large: bool = False) -> Iterator[tuple[str, Callable[[str], list[Prepared]]]]:
+    """Every Triton case by name, with what makes its launches on a device; with `large` those that fill the GPU."""
     from access_kernels import CASES, Case
+
+    if large:
+        for name, shape in LARGE_SHAPES:
+            yield f"{name}_large", lambda device, n=name, s=shape: of_kind(n, s, "first", device)
+        for i, (name, values, config) in enumerate(LARGE_SHIPPED):
+            label = f"{name}_large_{i}"
+            yield label, lambda device, t=label, n=name, v=values, c=config: of_shipped(t, n, v, c, device)
+        return
 
     def of_case(case: Case) -> Callable[[str], list[Prepared]]:
         return lambda device: [
@@ -204,7 +234,7 @@ def note(line: str, file: Path | None = None) -> None:
 # On the GPU
 
 
-def launch(share: str, out: Path, patterns: bool) -> int:
+def launch(share: str, out: Path, patterns: bool, large: bool) -> int:
     """Make the launches of every n-th case (`share` is i/n), each between the profiler's start and stop."""
     import torch
     import triton
@@ -214,7 +244,7 @@ def launch(share: str, out: Path, patterns: bool) -> int:
     torch.manual_seed(1)
     runtime = torch.cuda.cudart()
     bad = 0
-    for i, (name, prepare) in enumerate(preparations()):
+    for i, (name, prepare) in enumerate(preparations(large)):
         if i % int(of) != int(index):
             continue
         try:
@@ -262,14 +292,15 @@ def launch_patterns(out: Path, runtime: Any) -> None:
             )
 
 
-def run(out: Path) -> int:
-    """Everything, in at most nine minutes."""
+def run(out: Path, large: bool) -> int:
+    """Everything, in at most nine minutes; or the large launches."""
     out.mkdir(parents=True, exist_ok=True)
     summary, started = out / "summary.txt", time.monotonic()
     work = Path(tempfile.mkdtemp())
     environment = {**os.environ, "TRITON_CACHE_DIR": str(work / "triton"), "TRITON_DEFAULT_FP_FUSION": "1"}
     (work / "warm").mkdir()
-    me = [sys.executable, str(Path(__file__).resolve()), "--launch"]
+    me = [sys.executable, str(Path(__file__).resolve()), *(["--large"] if large else []), "--launch"]
+    patterns = [] if large else ["--patterns"]
 
     def say(line: str) -> None:
         note(f"[{time.monotonic() - started:.0f} s] {line}", summary)
@@ -277,7 +308,7 @@ def run(out: Path) -> int:
     processes = []
     for i in range(WARM_PROCESSES):
         log = (work / f"warm{i}.log").open("w")
-        command = [*me, f"{i}/{WARM_PROCESSES}", "--out", str(work / "warm"), *(["--patterns"] if i == 0 else [])]
+        command = [*me, f"{i}/{WARM_PROCESSES}", "--out", str(work / "warm"), *(patterns if i == 0 else [])]
         processes.append((subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=REPOSITORY), i))
     for process, i in processes:
         try:
@@ -296,7 +327,7 @@ def run(out: Path) -> int:
     with (work / "ncu.log").open("w") as log:
         process = subprocess.Popen(
             [ncu, "--clock-control", "none", "--section", "SourceCounters", "--profile-from-start", "off",
-             "--export", str(report), "--force-overwrite", *me, "0/1", "--out", str(work / "ncu"), "--patterns"],
+             "--export", str(report), "--force-overwrite", *me, "0/1", "--out", str(work / "ncu"), *patterns],
             env=environment, stdout=log, stderr=log, cwd=REPOSITORY,
         )  # fmt: skip
         try:
@@ -337,7 +368,7 @@ def run(out: Path) -> int:
     files.append(work / "launched.csv")
     size = Path(f"{report}.ncu-rep").stat().st_size
     say(f"report: {size} bytes")
-    if size < 24 << 20:
+    if size < 24 << 20 and not large:
         files.append(Path(f"{report}.ncu-rep"))
     with tarfile.open(out / "ncu.tar.gz", "w:gz") as tar:
         for each in files:
@@ -349,7 +380,7 @@ def run(out: Path) -> int:
 # Without a GPU
 
 
-def self_test(only: str, out: Path | None) -> int:
+def self_test(only: str, out: Path | None, large: bool) -> int:
     """Compile every kernel for sm_90; with `out`, keep what a run would, but for the profiler's figures."""
     import measure_kinds
 
@@ -357,7 +388,7 @@ def self_test(only: str, out: Path | None) -> int:
     with tempfile.TemporaryDirectory() as cache:
         measure_kinds.prepare_compiler(cache)
         measure_kinds.install_driver()
-        for name, prepare in preparations():
+        for name, prepare in preparations(large):
             if only and only not in name:
                 continue
             try:
@@ -381,20 +412,22 @@ def main() -> int:
     parser.add_argument("--run", action="store_true", help="everything; results under $OUT")
     parser.add_argument("--launch", metavar="I/N", help="make the launches of every N-th case from the I-th on")
     parser.add_argument("--patterns", action="store_true", help="with --launch: the single accesses too")
+    parser.add_argument("--large", action="store_true", help="launches that fill the GPU instead")
     parser.add_argument("--self-test", action="store_true")
     parser.add_argument("--only", default="", help="with --self-test: cases whose name contains this")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
     if given.list:
-        print("\n".join([*(name for name, _ in preparations()), *access_patterns.kernels()]))
+        patterns = () if given.large else access_patterns.kernels()
+        print("\n".join([*(name for name, _ in preparations(given.large)), *patterns]))
         return 0
     if given.self_test:
-        return self_test(given.only, given.out)
+        return self_test(given.only, given.out, given.large)
     if given.launch:
-        return launch(given.launch, given.out, given.patterns)
+        return launch(given.launch, given.out, given.patterns, given.large)
     if given.run:
-        return run(Path(os.environ["OUT"]) if given.out is None else given.out)
+        return run(Path(os.environ["OUT"]) if given.out is None else given.out, given.large)
     return parser.error("say --run, --self-test or --list")
 
 

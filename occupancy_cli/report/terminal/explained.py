@@ -69,6 +69,10 @@ def _config(which: str, config: Config, width: int, view: View) -> Iterator[Rend
         from occupancy_cli.report.terminal import accesses
 
         yield from accesses.lines(config.accesses, width)
+    if config.line_times is not None:
+        from occupancy_cli.report.terminal import line_times
+
+        yield from line_times.lines(config.line_times, width)
     yield from _options(config.options_tried, config, width)
     if view.lines:
         yield from _listing(config, width)
@@ -307,7 +311,26 @@ class _Line:
     registers: int = 0
     held: int = 0
     reloads: int = 0
-    values: list[str] = field(default_factory=list)
+    percent: float = 0.0
+    wavefronts: _Taken = field(default_factory=lambda: _Taken())
+    sectors: _Taken = field(default_factory=lambda: _Taken())
+
+
+@dataclass
+class _Taken:
+    """Wavefronts or sectors of a line's accesses, against the least."""
+
+    taken: float = 0.0
+    least: float = 0.0
+
+    def add(self, each: float | None, least: float | None, executed: int | None) -> None:
+        times = 1 if executed is None else executed
+        self.taken += (each or 0.0) * times
+        self.least += (least or 0.0) * times
+
+    def __str__(self) -> str:
+        more = self.taken > self.least * 1.001 and self.least
+        return f"{self.taken / self.least:.1f}x" if more else ""
 
 
 def _listing(config: Config, width: int) -> Iterator[RenderableType]:
@@ -327,14 +350,22 @@ def _listing(config: Config, width: int) -> Iterator[RenderableType]:
             at(holder.source).held += holder.registers
         for spill in config.register_use.spills:
             at(spill.source).reloads += spill.loads + spill.stores
+    for access in config.accesses:
+        line = at(access.source)
+        line.wavefronts.add(access.wavefronts_per_access, access.least_wavefronts, access.executed)
+        line.sectors.add(access.sectors_per_access, access.least_sectors_per_access, access.executed)
+    for timed in config.line_times.lines if config.line_times else []:
+        at(timed.source).percent += timed.percent
     for file in dict.fromkeys(place[0] for place in sorted(found)):
         yield Text(file or "without a line in the source", style="bold")
-        yield Text("  line    bytes  live  held  spills", style="dim")
+        yield Text("  line    bytes  live  held  spills  conflicts  sectors  time %", style="dim")
         for (name, number), line in sorted(found.items()):
             if name != file:
                 continue
             cells = [f"{n:,}" if n else "" for n in (line.buffers, line.registers, line.held, line.reloads)]
             head = f"{number or '':>6}  {cells[0]:>7}  {cells[1]:>4}  {cells[2]:>4}  {cells[3]:>6}  "
+            time = f"{line.percent:.1f}" if line.percent >= 0.05 else ""
+            head += f"{line.wavefronts!s:>9}  {line.sectors!s:>7}  {time:>6}  "
             room = max(20, width - len(head))
             wrapped = textwrap.wrap(line.text, room) or [""]
             yield Text((head + wrapped[0]).rstrip())
