@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,6 +113,11 @@ def test_a_simulated_kernel_takes_its_cycles_by_residents_and_memory():
     assert full.time_us == pytest.approx(LAUNCH_US + start + 0.21 + 10 * iteration)
     # 2 x 1900 of 3975 cycles: shared memory and L1 are busy 96 % of the time.
     assert iteration == pytest.approx(3.975, abs=0.001) and full.binding == "shared memory and L1"
+    # The prediction that docs/model.md redoes by hand, with the 200 CTAs handed out.
+    by_hand = (Path(__file__).parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
+    figures = [start, iteration, full.terms["schedule_us"], full.time_us]
+    written = [float(n) for n in re.findall(r"= +([0-9.]+) us$", by_hand.split("## One prediction by hand")[1], re.M)]
+    assert written == pytest.approx(figures, abs=0.006)
     cold = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((100,), 10), cold=True)
     assert cold.time_us == pytest.approx(LAUNCH_US + 1.4 + 0.21 + 28)
 
