@@ -59,13 +59,22 @@ def estimate(
     if not cold:
         near = rates.l2_near_share * (model.l2_bytes or 0.0)
         far = min(max((total - near) / (model.l2_bytes - near), 0.0), 1.0) if model.l2_bytes else 0.0
-    memory = total * far / model.bandwidth_bytes_per_us if model.bandwidth_bytes_per_us else 0.0
     active = min(max(launch.working * model.num_ctas, 1), model.sm_count)
     private = min(rates.l2_bytes_per_cycle * model.sm_count / active, rates.l2_bytes_per_cycle_at_most)
     shared = min(max(rates.l2_bytes_per_cycle_shared, private), rates.l2_bytes_per_cycle_at_most)
     write = min(rates.l2_write_bytes_per_cycle * model.sm_count / active, rates.l2_write_bytes_per_cycle_few_sms)
     again = sum(s.bytes * executions(s.part) / programs for s in work.streams if s.again)
     hits = min(max((model.l1_bytes - held * again) / (0.25 * model.l1_bytes), 0.0), 1.0) if model.l1_bytes else 0.0
+    dram = total * far
+    if model.l2_bytes:
+        # What is loaded again comes from DRAM where neither L1 nor, under all that residents touch, the L2 kept it.
+        touched = total * min(model.sm_count * held / (programs * model.num_ctas), 1.0)
+        near = rates.l2_near_share * model.l2_bytes
+        lost = (1.0 - hits) * min(max((touched - near) / (model.l2_bytes - near), 0.0), 1.0)
+        pairs = zip(work.streams, sharers, strict=True)
+        dram += lost * math.fsum(s.bytes * executions(s.part) / each for s, each in pairs if s.again)
+    memory = dram / model.bandwidth_bytes_per_us if model.bandwidth_bytes_per_us else 0.0
+    memory += model.first_us if dram and model.bandwidth_bytes_per_us else 0.0
 
     def part_us(number: int, residents: int) -> float:
         part = model.parts.get(number)
@@ -83,6 +92,11 @@ def estimate(
             else:
                 busy[0] += cycles / (shared if shares >= 2.0 else private)
                 busy[1] += cycles / rates.l2_bytes_per_cycle_few_sms
+        busy[2] += part.local_written_bytes / model.clock_mhz / write
+        if model.local_outgrown:
+            busy[0] += part.local_read_bytes / model.clock_mhz / private
+            busy[1] += part.local_read_bytes / model.clock_mhz / rates.l2_bytes_per_cycle_few_sms
+            busy[3] += part.local_written_bytes / model.clock_mhz / rates.l2_write_bytes_per_cycle_few_sms
         whole = alone**_SOFT + sum((residents**_SOFT - 1.0) * us**_SOFT for _, us in part.units_us)
         for us, few in (busy[:2], busy[2:]):
             whole += max((residents * us) ** _SOFT - few**_SOFT, 0.0)

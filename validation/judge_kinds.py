@@ -51,6 +51,7 @@ from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
+from occupancy_cli.model.intervals import kind_of
 from occupancy_cli.model.launch_time import KernelLaunch
 from occupancy_cli.model.ranking import Scored, Untimed, time_candidates
 from occupancy_cli.plan.kernel_input import read_kernel_input
@@ -74,7 +75,8 @@ class Judged:
 
     `role`: "fit", or "held" where no constant of the model may have been chosen by it. `default`: its knobs are at
     their defaults. `place`: where its config stands in the list. `fitting_warps` are the warps that fit an SM,
-    `busy_warps` those that the grid puts on the fullest one. `interval_us` is the model's own, where it states one.
+    `busy_warps` those that the grid puts on the fullest one. `interval_us` is the model's own, where it states one, and
+    `class_of_errors` the kind of kernel that it goes by.
     """
 
     kind: str
@@ -94,6 +96,7 @@ class Judged:
     waves_us: float | None
     fitting_warps: int
     busy_warps: int
+    class_of_errors: str = ""
 
 
 # ---- Reading what was measured, and what the model says of it.
@@ -177,6 +180,7 @@ def _judged(
         waves_us=total(waves_us(gpu, launch) for launch in launches),
         fitting_warps=warps * fitting,
         busy_warps=warps * min(fitting, working),
+        class_of_errors=kind_of(launches[0].work) if launches else "",
     )
 
 
@@ -375,6 +379,36 @@ def covered(points: Iterable[Judged]) -> tuple[float, float] | None:
     return 100 * inside, 100 * statistics.median((high - low) / 2 / predicted for low, high, predicted, _ in known)
 
 
+QUANTILES = (5.0, 4.0, 3.0, 2.0)
+
+
+def interval_table(points: Sequence[Judged]) -> str:
+    """Quantiles of predicted / measured over the points that may be fitted, for `occupancy_cli.model.intervals`, a row
+    for each class of kernels and quantile: every kernel counts once, and "left out" is what the quantiles of the others
+    hold of a kernel's points, on average over the kernels."""
+    rows = []
+    fitted = [p for p in points if p.role == "fit"]
+    for name, mine in grouped(fitted, lambda p: p.class_of_errors).items():
+        found = {kind: ratios(part) for kind, part in grouped(mine, lambda p: p.kind).items()}
+        found = {kind: values for kind, values in found.items() if values}
+        if len(found) < 2:
+            continue
+        even = {kind: [percentile(values, (i + 0.5) / 2) for i in range(200)] for kind, values in found.items()}
+
+        def bounds(kinds: Iterable[str], q: float, even: Mapping[str, list[float]] = even) -> tuple[float, float]:
+            pooled = [value for kind in kinds for value in even[kind]]
+            return percentile(pooled, q), percentile(pooled, 100 - q)
+
+        for q in QUANTILES:
+            held = []
+            for kind, values in found.items():
+                low, high = bounds([k for k in found if k != kind], q)
+                held.append(statistics.fmean(low <= value <= high for value in values))
+            low, high = bounds(found, q)
+            rows.append([name, f"{len(found)}", f"{q:g}", f"{low:.3f}", f"{high:.3f}", f"{statistics.fmean(held):.1%}"])
+    return table(["class", "kernels", "quantile, %", "least", "most", "left out"], rows)
+
+
 def time_table(points: Sequence[Judged]) -> str:
     """p10, p50 and p90 of predicted / measured, and what the stated intervals cover, a row a kind."""
 
@@ -435,6 +469,7 @@ def tables(points: Sequence[Judged]) -> str:
     if len({p.knobs for p in points}) > 1:
         parts.append(f"## Regret of the knobs for a given config, mean / worst %\n\n{given_config_table(points)}")
     parts.append(f"## Predicted / measured time, p10 / p50 / p90\n\n{time_table(points)}")
+    parts.append(f"## Bounds of the intervals, from fit points alone\n\n{interval_table(points)}")
     parts.append(f"## The model's worst choices\n\n{missed_table(points)}")
     missing = without_time(points)
     if missing:

@@ -10,7 +10,10 @@ given config and batch, and which config and split for a given batch. Prints Mar
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import math
+import multiprocessing
+import os
 import sys
 import time
 from collections import defaultdict
@@ -21,7 +24,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
 import numpy as np  # noqa: E402
-from surfaces import GIVEN, MEASURED, Key, Surface, surfaces  # noqa: E402
+from surfaces import GIVEN, MEASURED, Key, Surface, read_surface  # noqa: E402
 
 from occupancy_cli.model.calibration import Calibration, MeasuredPoint, fit  # noqa: E402
 from occupancy_cli.model.launch_batch import estimates  # noqa: E402
@@ -304,15 +307,26 @@ lie in a line of its own, which on `sparse_mla_decode_h200` makes the wide tiles
 """
 
 
+def judged(path: Path) -> tuple[str, list[str]]:
+    """The part of a surface, and its line of the summary."""
+    summary: list[str] = []
+    return "\n".join(report(read_surface(path), summary)) + "\n", summary
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", type=Path, default=[GIVEN, MEASURED], help="of surfaces")
     parser.add_argument("--write", action="store_true", help="put the text into validation/regret.md")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="surfaces at once")
     arguments = parser.parse_args()
     folders: list[Path] = arguments.folders
+    known = [path for folder in folders for path in sorted(folder.glob("*.jsonl.gz"))]
     parts, summary = [], [*SUMMARY]
-    for surface in (each for folder in folders for each in surfaces(folder)):
-        parts.append("\n".join(report(surface, summary)) + "\n")
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs, context) as pool:
+        for part, lines in pool.map(judged, known):
+            parts.append(part)
+            summary += lines
     head = f"{INTRODUCTION}\nRegret of the model, mean / worst %:\n\n" + "\n".join(summary) + "\n"
     text = "\n".join([head, *parts])
     print(text)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from occupancy_cli.compile.kernel_times import KernelTimes
     from occupancy_cli.gpu.profiles import GpuProfile
 
-MODEL_VERSION = 7
+MODEL_VERSION = 8
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""
 
 EXPLANATION_VERSION = 3

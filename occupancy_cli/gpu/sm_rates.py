@@ -32,12 +32,15 @@ L2_BYTES_PER_CYCLE_AT_MOST = 60.0
 L2_NEAR_SHARE = 0.5
 """Of the L2, that answers at its near latency (latency rises from 28 MB of 60 on, H200)."""
 
+_MOST_NEAR_SHARE = 0.95  # beyond the near part of the L2 its answers fade into DRAM's: something is left for that
+
 JUST_WRITTEN_LATENCY_CYCLES = 406.0
 """Of the slowest of the four lines that a warp's widest load touches, where other SMs wrote them just before and they
 lie in either half of the L2: between 308 to 351 for one line and 488 to 540 for 32 (H200)."""
 
-LAUNCH_US = 0.54
-"""One kernel of a CUDA graph beyond its CTAs: an empty kernel's node (H200)."""
+LAUNCH_US = 0.8
+"""From the last CTA of a kernel that fills the GPU to the first one of the next (H200: 0.71 to 0.90 over five runs; an
+empty kernel's node in a graph takes 0.54, which is less than what a kernel costs that has something to drain)."""
 
 CTA_TURNOVER_US = 0.21
 """From the end of a CTA to the first instruction of the next one in its slot (H200)."""
@@ -87,11 +90,31 @@ def l1_bytes(limits: L1Limits, shared_bytes: int, ctas_per_sm: int) -> int:
     return limits.unified_l1_shared_bytes - carved
 
 
-class HasArch(Protocol):
-    """A GPU whose compute capability is known."""
+class LaunchGpu(Protocol):
+    """What the rates for launches need to know of a GPU; None where its profile has no value."""
 
     @property
     def arch(self) -> int: ...
+    @property
+    def l2_bytes(self) -> int | None: ...
+    @property
+    def l2_near_bytes(self) -> int | None: ...
+    @property
+    def memory_bandwidth_gbps(self) -> float | None: ...
+    @property
+    def memory_bandwidth_measured_gbps(self) -> float | None: ...
+    @property
+    def l2_read_bytes_per_cycle(self) -> float | None: ...
+    @property
+    def l2_write_bytes_per_cycle(self) -> float | None: ...
+    @property
+    def l2_write_few_sms_bytes_per_cycle(self) -> float | None: ...
+    @property
+    def kernel_gap_us(self) -> float | None: ...
+    @property
+    def cta_turnover_us(self) -> float | None: ...
+    @property
+    def cta_handout_us(self) -> float | None: ...
 
 
 class SmGpu(Protocol):
@@ -165,23 +188,40 @@ class LaunchRates:
     cta_handout_us: float
 
 
-def launch_rates(gpu: HasArch) -> tuple[LaunchRates, tuple[tuple[str, str], ...]]:
-    """The rates for launches on `gpu`, and what was taken from another chip."""
+def launch_rates(gpu: LaunchGpu) -> tuple[LaunchRates, tuple[tuple[str, str], ...]]:
+    """The rates for launches on `gpu`, and what was taken from another chip: an H200's where its profile has none."""
+    taken: list[str] = []
+
+    def known(value: float | None, what: str, of_an_h200: float) -> float:
+        if value is None:
+            taken.append(what)
+        return of_an_h200 if value is None else float(value)
+
+    near_share = L2_NEAR_SHARE
+    if gpu.l2_near_bytes is not None and gpu.l2_bytes:
+        near_share = min(gpu.l2_near_bytes / gpu.l2_bytes, _MOST_NEAR_SHARE)
+    dram_share = DRAM_BANDWIDTH_SHARE
+    if gpu.memory_bandwidth_measured_gbps is not None and gpu.memory_bandwidth_gbps:
+        dram_share = gpu.memory_bandwidth_measured_gbps / gpu.memory_bandwidth_gbps
     rates = LaunchRates(
-        L2_BYTES_PER_CYCLE_AND_SM,
-        L2_BYTES_PER_CYCLE_SHARED,
-        L2_BYTES_PER_CYCLE_AT_MOST,
-        L2_BYTES_PER_CYCLE_FEW_SMS,
-        L2_WRITE_BYTES_PER_CYCLE_AND_SM,
-        L2_WRITE_BYTES_PER_CYCLE_FEW_SMS,
-        L2_NEAR_SHARE,
-        DRAM_BANDWIDTH_SHARE,
-        JUST_WRITTEN_LATENCY_CYCLES,
-        LAUNCH_US,
-        CTA_TURNOVER_US,
-        CTA_HANDOUT_US,
+        l2_bytes_per_cycle=known(gpu.l2_read_bytes_per_cycle, "L2 reads", L2_BYTES_PER_CYCLE_AND_SM),
+        l2_bytes_per_cycle_shared=L2_BYTES_PER_CYCLE_SHARED,
+        l2_bytes_per_cycle_at_most=L2_BYTES_PER_CYCLE_AT_MOST,
+        l2_bytes_per_cycle_few_sms=L2_BYTES_PER_CYCLE_FEW_SMS,
+        l2_write_bytes_per_cycle=known(gpu.l2_write_bytes_per_cycle, "L2 writes", L2_WRITE_BYTES_PER_CYCLE_AND_SM),
+        l2_write_bytes_per_cycle_few_sms=known(
+            gpu.l2_write_few_sms_bytes_per_cycle, "L2 writes of few SMs", L2_WRITE_BYTES_PER_CYCLE_FEW_SMS
+        ),
+        l2_near_share=near_share,
+        dram_bandwidth_share=dram_share,
+        just_written_latency_cycles=JUST_WRITTEN_LATENCY_CYCLES,
+        launch_us=known(gpu.kernel_gap_us, "gap between kernels", LAUNCH_US),
+        cta_turnover_us=known(gpu.cta_turnover_us, "time from a CTA to the next", CTA_TURNOVER_US),
+        cta_handout_us=known(gpu.cta_handout_us, "handing out of CTAs", CTA_HANDOUT_US),
     )
-    assumed = () if gpu.arch == 90 else (("rates of the L2 and cost of a launch on this GPU", "taken as an H200's"),)
+    assumed: tuple[tuple[str, str], ...] = ()
+    if taken and gpu.arch != 90:
+        assumed = (("rates of the L2 and cost of a launch on this GPU", "taken as an H200's"),)
     return rates, assumed
 
 

@@ -114,17 +114,22 @@ def is_cached_load(opcode: str) -> bool:
 
 class Touch:
     """How loads touch memory, by the bytes a lane loads at once: lines a warp's load touches, bytes beyond the L1 for
-    each byte asked for, and the loads of a warp that find nothing of theirs in the L1."""
+    each byte asked for, and the loads of a warp that find nothing of theirs in the L1; and of stores, by the bytes a
+    lane stores at once, the lines and the bytes of sectors that go out for each byte stored."""
 
     def __init__(
         self,
         lines: Mapping[int, float] | None = None,
         traffic: Mapping[int, float] | None = None,
         misses: Mapping[int, float] | None = None,
+        stored_lines: Mapping[int, float] | None = None,
+        stored_traffic: Mapping[int, float] | None = None,
     ) -> None:
         self.lines = lines or {}
         self.traffic = traffic or {}
         self.misses = misses or {}
+        self.stored_lines = stored_lines or {}
+        self.stored_traffic = stored_traffic or {}
 
     def hits(self, steps: Sequence[Step]) -> set[int]:
         """Places in `steps` of the loads that the L1 answers: of each width the misses come first and evenly spread."""
@@ -143,10 +148,12 @@ class Touch:
         return found
 
     def of(self, opcode: str) -> tuple[float | None, float]:
-        if not is_cached_load(opcode):
-            return None, 1.0
         size = access_bytes(opcode)
-        return self.lines.get(size), self.traffic.get(size, 1.0)
+        if is_cached_load(opcode):
+            return self.lines.get(size), self.traffic.get(size, 1.0)
+        if opcode.startswith("STG"):
+            return self.stored_lines.get(size), self.stored_traffic.get(size, 1.0)
+        return None, 1.0
 
 
 NOTHING_TOUCHED = Touch()
@@ -174,14 +181,14 @@ def _cost_of(
     size = access_bytes(opcode)
     wavefronts = max(size / 4.0, 1.0)
     if base in ("LDG", "LD"):
-        touched = lines if lines is not None else max(size / 4.0, 1.0)
-        return Cost("mio", 2, max(wavefronts, touched), latency, _MIO_RELEASE, 32.0 * size * traffic)
+        return Cost("mio", 2, max(wavefronts, lines or 1.0), latency, _MIO_RELEASE, 32.0 * size * traffic)
     if base == "LDGSTS":
         # What is copied is written to shared memory when it arrives, beside everything else.
         return Cost("mio", 2, _COPY_WAVEFRONTS, latency, _MIO_RELEASE, 32.0 * size)
     if base in ("STG", "ST", "RED", "ATOM", "ATOMG"):
         wait = latency if base.startswith("ATOM") else _MIO_RELEASE
-        return Cost("mio", 2, wavefronts, wait, _MIO_RELEASE, 32.0 * size)
+        # Each instruction's sectors go out by themselves: the L1 gathers nothing of several stores.
+        return Cost("mio", 2, max(wavefronts, lines or 1.0), wait, _MIO_RELEASE, 32.0 * size * traffic)
     if base == "LDL":
         # Local memory that the L1 cannot hold comes from the L2, wherever the rest of the data lies.
         wait = rates.near_latency_cycles if outgrown else 35

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 class PartTiming:
     """Cycles of one part of a CTA that is alone on its SM, with near and with far memory: of part 0 what lies outside
     every loop, of each other one an iteration of a loop. `unit_cycles` pairs a unit of the SM with the cycles that the
-    CTA occupies it there."""
+    CTA occupies it there; `local_read_bytes` and `local_written_bytes` are what its threads load and store of local
+    memory (spilled registers)."""
 
     part: int
     near: float
     far: float
     unit_cycles: tuple[tuple[str, float], ...]
+    local_read_bytes: float = 0.0
+    local_written_bytes: float = 0.0
 
 
 @dataclass(frozen=True)

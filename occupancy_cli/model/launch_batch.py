@@ -127,7 +127,8 @@ class Launches:
         self._total = model.total_bytes(dealt)
         self._far = model.far_share(self._total)
         self._start, self._iteration = model.by_residents(dealt, self._far)
-        self._memory = model.memory_us(self._total, self._far)
+        self._dram = model.dram_bytes(dealt, self._total, self._far)
+        self._memory = model.memory_us(self._dram)
         self._handout = dealt.programs * model.rates.cta_handout_us
         groups = cta_groups(model.sm_count, model.ctas_per_sm, model.num_ctas)
         self._exact = np.full(len(shapes), np.nan)
@@ -166,6 +167,7 @@ class Launches:
             "memory_us": memory,
             "handout_us": handout,
             "distinct_bytes": float(self._total[row]),
+            "dram_bytes": float(self._dram[row]),
             "dram_answers_percent": 100.0 * float(self._far[row]),
         }
         if memory > schedule.makespan_us:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +33,7 @@ import numpy.typing as npt
 from occupancy_cli.gpu.sm_rates import (
     DRAM_LATENCY_CYCLES,
     L1Limits,
+    LaunchGpu,
     LaunchRates,
     l1_bytes,
     launch_rates,
@@ -44,22 +45,16 @@ from occupancy_cli.model.schedule import CtaTimes
 Floats = npt.NDArray[np.float64]
 
 
-class GpuRates(Protocol):
+class GpuRates(LaunchGpu, Protocol):
     """What a time needs to know of a GPU; None where the profile has no value."""
 
     def __hash__(self) -> int: ...
-    @property
-    def arch(self) -> int: ...
     @property
     def limits(self) -> L1Limits: ...
     @property
     def sm_count(self) -> int | None: ...
     @property
     def boost_clock_mhz(self) -> float | None: ...
-    @property
-    def memory_bandwidth_gbps(self) -> float | None: ...
-    @property
-    def l2_bytes(self) -> int | None: ...
     @property
     def fp16_dense_tflops(self) -> float | None: ...
     @property
@@ -137,12 +132,14 @@ class TimeEstimate:
 @dataclass(frozen=True)
 class Part:
     """A part of a CTA in microseconds: alone with near and with far memory, what it keeps each unit busy, and the
-    numbers of its streams."""
+    numbers of its streams; and the bytes of local memory that it reads and writes."""
 
     near_us: float
     far_us: float
     units_us: tuple[tuple[str, float], ...]
     streams: tuple[int, ...]
+    local_read_bytes: float = 0.0
+    local_written_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,8 @@ class LaunchModel:
     """Everything about a kernel's time but the launches, so that many can be timed at once.
 
     `parts` are the CTA's, by number; `main` is that of the main loop (0: none), `loops` those of the others. `l1_bytes`
-    is what the shared memory of its CTAs leaves of the L1. None is unknown.
+    is what the shared memory of its CTAs leaves of the L1. `local_outgrown` says that the local memory of its CTAs is
+    more than that, `first_us` is how long DRAM takes to answer. None is unknown.
     """
 
     arch: int
@@ -182,6 +180,8 @@ class LaunchModel:
     bandwidth_bytes_per_us: float | None
     cold: bool = False
     factors: Factors | None = None
+    local_outgrown: bool = False
+    first_us: float = 0.0
 
     @property
     def units_us(self) -> tuple[tuple[str, float], ...]:
@@ -211,14 +211,31 @@ class LaunchModel:
             return np.ones_like(total_bytes)
         if self.l2_bytes is None:
             return np.zeros_like(total_bytes)
-        near = self.rates.l2_near_share * self.l2_bytes
-        return np.clip((total_bytes - near) / (self.l2_bytes - near), 0.0, 1.0)
+        return self._beyond_l2(total_bytes)
 
-    def memory_us(self, total_bytes: Floats, far_share: Floats) -> Floats:
-        """Time of each launch's bytes at the memory bandwidth: of those that DRAM moves."""
+    def _beyond_l2(self, held_bytes: Floats) -> Floats:
+        """Of so many bytes that are come back to in turn, the share that the L2 no longer holds."""
+        if self.l2_bytes is None:
+            return np.zeros_like(held_bytes)
+        near = self.rates.l2_near_share * self.l2_bytes
+        return np.clip((held_bytes - near) / (self.l2_bytes - near), 0.0, 1.0)
+
+    def dram_bytes(self, dealt: Dealt, total_bytes: Floats, far_share: Floats) -> Floats:
+        """Bytes that DRAM moves for each launch: of the distinct ones those that the L2 does not hold beforehand, and
+        what CTAs load again where neither their L1 nor, under all that the resident CTAs touch, the L2 kept it."""
+        again: Floats = np.zeros_like(total_bytes)
+        for number, stream in enumerate(self.streams):
+            if stream.again:
+                missed = stream.bytes * self.executions(dealt, stream.part) * (1.0 - self._hits(stream, dealt))
+                again = again + missed / dealt.sharers[:, number]
+        resident = np.minimum(self.sm_count * self.ctas_per_sm / (dealt.programs * self.num_ctas), 1.0)
+        return np.asarray(total_bytes * far_share + again * self._beyond_l2(total_bytes * resident))
+
+    def memory_us(self, dram_bytes: Floats) -> Floats:
+        """Time of so many bytes from DRAM: the first are there after its latency, the last at its bandwidth."""
         if self.bandwidth_bytes_per_us is None:
-            return np.zeros_like(total_bytes)
-        return total_bytes * far_share / self.bandwidth_bytes_per_us
+            return np.zeros_like(dram_bytes)
+        return np.where(dram_bytes > 0, self.first_us, 0.0) + dram_bytes / self.bandwidth_bytes_per_us
 
     def by_residents(self, dealt: Dealt, far_share: Floats) -> tuple[Floats, Floats]:
         """(start, iteration) of the CTAs of launches, each of shape [launches, residents]: what a CTA takes whatever
@@ -272,6 +289,12 @@ class LaunchModel:
             else:
                 found[0] += cycles / np.where(dealt.sharers[:, number] >= SHARERS, shared, private)
                 found[1] += cycles / rates.l2_bytes_per_cycle_few_sms
+        # Spilled registers are written through to the L2, and read from it where the L1 does not hold them.
+        found[2] += part.local_written_bytes / self.clock_mhz / write
+        if self.local_outgrown:
+            found[0] += part.local_read_bytes / self.clock_mhz / private
+            found[1] += part.local_read_bytes / self.clock_mhz / rates.l2_bytes_per_cycle_few_sms
+            found[3] += part.local_written_bytes / self.clock_mhz / rates.l2_write_bytes_per_cycle_few_sms
         return found[0], found[1], found[2], found[3]
 
     def _hits(self, stream: Stream, dealt: Dealt) -> Floats:
@@ -329,7 +352,8 @@ def launch_model(
         for each in timing.parts:
             near = each.near + later * (each.far - each.near)
             units = tuple((name, cycles / clock) for name, cycles in each.unit_cycles)
-            parts[each.part] = Part(near / clock, each.far / clock, units, _streams_of(work, each.part))
+            local = (each.local_read_bytes, each.local_written_bytes)
+            parts[each.part] = Part(near / clock, each.far / clock, units, _streams_of(work, each.part), *local)
         for number in {work.main, *work.loops} - parts.keys():
             # What the compiler unrolled for good lies outside loops; its bytes are still those of its iterations.
             parts[number] = Part(0.0, 0.0, (), _streams_of(work, number))
@@ -353,6 +377,9 @@ def launch_model(
     if gpu.memory_bandwidth_gbps is not None:
         bandwidth = gpu.memory_bandwidth_gbps * 1e3 * (work.dram_share or rates.dram_bandwidth_share)
     held = resources.shared_bytes + resources.static_shared_bytes
+    l1 = l1_bytes(gpu.limits, held, occupancy.ctas_per_sm)
+    spilled = (resources.spill_bytes or 0) * 32 * resources.num_warps * occupancy.ctas_per_sm
+    far_cycles = DRAM_LATENCY_CYCLES if gpu.dram_latency_cycles is None else gpu.dram_latency_cycles
     model = LaunchModel(
         arch=gpu.arch,
         sm_count=gpu.sm_count,
@@ -365,10 +392,12 @@ def launch_model(
         streams=work.streams,
         rates=rates,
         l2_bytes=gpu.l2_bytes,
-        l1_bytes=float(l1_bytes(gpu.limits, held, occupancy.ctas_per_sm)),
+        l1_bytes=float(l1),
         bandwidth_bytes_per_us=bandwidth,
         cold=cold,
         factors=factors,
+        local_outgrown=spilled > l1,
+        first_us=far_cycles / clock,
     )
     return model, tuple(dict.fromkeys(unknown))
 
@@ -381,7 +410,12 @@ def _at_least(part: Part, tensor_us: float) -> Part:
     """A part that keeps the tensor cores busy for at least that long."""
     units = dict(part.units_us)
     units["tensor"] = max(units.get("tensor", 0.0), tensor_us)
-    return Part(max(part.near_us, tensor_us), max(part.far_us, tensor_us), tuple(units.items()), part.streams)
+    return replace(
+        part,
+        near_us=max(part.near_us, tensor_us),
+        far_us=max(part.far_us, tensor_us),
+        units_us=tuple(units.items()),
+    )
 
 
 def _scaled(by_residents: Floats, factor: float, sharing: float) -> Floats:

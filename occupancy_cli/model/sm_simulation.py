@@ -30,6 +30,7 @@ from occupancy_cli.model.instruction_costs import (
     UNITS,
     Step,
     Touch,
+    access_bytes,
     cost_of,
     is_cached_load,
     writes,
@@ -116,6 +117,8 @@ def time_path(
             cycles,
             max(far[part], cycles),
             _unit_cycles(path, part, rates, num_warps, touch.get(part, NOTHING_TOUCHED), outgrown),
+            _local_bytes(path, part, "LDL", num_warps),
+            _local_bytes(path, part, "STL", num_warps),
         )
         for part, cycles in near.items()
     )
@@ -161,7 +164,8 @@ def _unit_cycles(
     path: WarpPath, part: int, rates: SmRates, num_warps: int, touch: Touch, outgrown: bool
 ) -> tuple[tuple[str, float], ...]:
     """Cycles that one iteration of a part of one CTA (part 0: a CTA) occupies each unit of the SM."""
-    per_scheduler = max(num_warps / SCHEDULERS_PER_SM, 1.0)
+    # Of fewer warps than schedulers each keeps one busy: so much of the four.
+    per_scheduler = num_warps / SCHEDULERS_PER_SM
     total = dict.fromkeys(UNITS, 0.0)
     own = path.own(part)
     # A loop is supplied as often as it turns, what lies outside as often as CTAs follow one another.
@@ -174,8 +178,20 @@ def _unit_cycles(
         elif cost.pipe in total:
             total[cost.pipe] += cost.issue * per_scheduler
         total["shared memory and L1"] += cost.shared * num_warps
-    passes = next((loop.iterations_per_pass for loop in path.loops if loop.part == part), 1.0)
+    passes = _passes(path, part)
     return tuple((unit, cycles / passes) for unit, cycles in total.items())
+
+
+def _local_bytes(path: WarpPath, part: int, opcode: str, num_warps: int) -> float:
+    """Bytes of local memory that the instructions called `opcode` of one iteration of a part of a CTA move."""
+    lanes = 32.0 * num_warps
+    moved = sum(lanes * access_bytes(s.opcode) for s in path.own(part) if s.opcode.split(".", 1)[0] == opcode)
+    return moved / _passes(path, part)
+
+
+def _passes(path: WarpPath, part: int) -> float:
+    """Iterations of the source's loop that one pass of a part's code covers."""
+    return next((loop.iterations_per_pass for loop in path.loops if loop.part == part), 1.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

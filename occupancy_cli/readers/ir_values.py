@@ -36,10 +36,9 @@ from occupancy_cli.readers.ir_operations import (
     simplified,
 )
 from occupancy_cli.readers.ir_validity import Holds, range_compared, range_of
-from occupancy_cli.readers.memory_access import Axes, Ints, MemoryAccess, layout_of, touched
+from occupancy_cli.readers.memory_access import SECTOR_BYTES, Axes, Ints, MemoryAccess, layout_of, touched
 from occupancy_cli.readers.ttgir import Function, Operation, element_bits, numbers_in, tensor_types
 
-SECTOR_BYTES = 32
 _MOST_ELEMENTS = 1 << 20  # tensors beyond are not evaluated
 _GATHER_SEED = 20240607
 # An argument without a value: large, so that rows lie apart and masks let everything through; a multiple of 16 where
@@ -57,7 +56,8 @@ class Value:
     another value; `loads` is the length of the longest chain of loads that led here. `given` names the arguments whose
     values decide the numbers, and `holds` says for which values of others they are as they are. `expression` is the
     text of a scalar, or of the scalar that fills a tensor. `axes` are the grid axes it depends on, as in
-    `MemoryAccess`.
+    `MemoryAccess`. `ragged` says of a mask that it may end between any two neighbours of the last axis for all that the
+    compiler knows: it then masks every element by itself, and accesses none together.
     """
 
     numbers: Ints | None = None
@@ -71,6 +71,7 @@ class Value:
     loads: int = 0
     expression: str | None = None
     axes: Axes | None = ()
+    ragged: bool = False
 
 
 UNKNOWN = Value()
@@ -97,6 +98,7 @@ def _made_of(came: Sequence[Value]) -> Value:
         holds=frozenset().union(*(v.holds for v in came)),
         loads=max((v.loads for v in came), default=0),
         axes=_axes(came),
+        ragged=any(v.ragged for v in came),
     )
 
 
@@ -139,6 +141,7 @@ class Reader:
         self.function, self.layouts = function, layouts
         self.scalars_only, self.masked = scalars_only, masked
         self.numbers_given: dict[str, int] = {}
+        self.unaligned: set[str] = set()  # integers that the compiler does not know to be multiples of 16
         self.holds: set[Holds] = set()
         self.let_through = False  # whether a mask made of arguments was taken to let everything through
         self.values: dict[str, Value] = {}
@@ -168,6 +171,8 @@ class Reader:
             given = arguments.get(name)
             if isinstance(given, int) and not isinstance(given, bool):
                 self.numbers_given[name] = given
+                if "tt.divisibility" not in told:
+                    self.unaligned.add(name)
                 number = np.array([given], dtype=np.int64)
                 self.values["%" + written] = Value(number, given=frozenset((name,)), expression=name)
             elif kind in ("i32", "i64"):
@@ -319,6 +324,7 @@ class Reader:
         elif kind == "cmpi" and len(came) == 2 and numbers[0] is not None and numbers[1] is not None:
             compare = COMPARE.get(op.text.split()[1].rstrip(","))
             if compare is not None:
+                result.ragged = result.ragged or self._ragged(came)
                 result.numbers = compare(numbers[0], numbers[1]).astype(np.int64)
                 if op.is_tensor and (result.loaded or (result.given and (result.turns or not self.masked))):
                     # Which rows loaded data lets through is not known, nor which an argument does in an iteration that
@@ -347,6 +353,18 @@ class Reader:
             if result.axes:
                 self.holds |= self._exactly(came[1])
         self.put(op, result)
+
+    def _ragged(self, came: Sequence[Value]) -> bool:
+        """Whether numbers that change along the last axis are compared with a scalar that may be any number."""
+        for bound, index in (came, came[::-1]):
+            if bound.numbers is None or index.numbers is None or index.numbers.ndim == 0:
+                continue
+            names = set(bound.given).union(*((name for name, _ in held.exactly) for held in bound.holds))
+            changes = index.numbers.shape[-1] > 1 and bool(np.any(np.diff(index.numbers, axis=-1)))
+            one = bound.numbers.size and not np.any(bound.numbers != bound.numbers.reshape(-1)[0])
+            if changes and one and names & self.unaligned:
+                return True
+        return False
 
     def _narrowed(self, kind: str, came: Sequence[Value], result: Value) -> None:
         """Where one operand is a scalar (or filled with one) that arguments decide and the other is not, say for which
@@ -394,7 +412,8 @@ class Reader:
                 numbers = numbers.transpose(order) if order else None
             else:
                 numbers = numbers.reshape(shape) if int(np.prod(shape)) == numbers.size else None
-        self.put(op, replace(source, numbers=numbers))
+        along = op.name == "tt.expand_dims" and bool(shape) and shape[-1] == 1
+        self.put(op, replace(source, numbers=numbers, ragged=source.ragged and not along))
 
     def _addptr(self, op: Operation) -> None:
         base, offset = (self.get(o) for o in op.operands[:2])
@@ -430,7 +449,11 @@ class Reader:
         address = None if pointer.numbers is None or not shape else pointer.numbers * (bits // 8)
         if address is not None and address.shape != shape:
             address = np.broadcast_to(address, shape) if address.ndim == len(shape) else None
-        per_lane, lines = touched(layout_of(layout, self.layouts, shape), address, mask_numbers, bits // 8)
+        # A copy is never narrower than its four bytes.
+        alone = mask is not None and mask.ragged and kind != "async copy"
+        where = layout_of(layout, self.layouts, shape)
+        touch = touched(where, address, mask_numbers, bits // 8, once=kind == "store", alone=alone)
+        per_lane = None if touch is None else touch.bytes_per_lane
         if kind == "async copy" and per_lane is not None and per_lane < 4:
             per_lane = None
         distinct, sectors, running = count, None, None
@@ -440,7 +463,8 @@ class Reader:
             sectors = float(np.unique(running // SECTOR_BYTES).size * SECTOR_BYTES)
         access = MemoryAccess(
             "loop" if self.loop_stack else "", kind, op.place, element, shape, distinct * bits / 8, count * bits / 8,
-            sectors, per_lane, lines, pointer.loaded, pointer.axes, pointer.pointer, addresses=running,
+            sectors, per_lane, None if touch is None else touch.lines_per_warp, pointer.loaded, pointer.axes,
+            pointer.pointer, warp_sector_bytes=None if touch is None else touch.sector_bytes, addresses=running,
         )  # fmt: skip
         loads = pointer.loads + (kind != "store")
         self.note(op, "access", access, loads)

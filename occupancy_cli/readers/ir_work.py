@@ -37,8 +37,8 @@ from occupancy_cli.readers.ir_operations import (
     simplified,
 )
 from occupancy_cli.readers.ir_validity import Holds
-from occupancy_cli.readers.ir_values import SECTOR_BYTES, UNKNOWN, Found, Reader
-from occupancy_cli.readers.memory_access import MemoryAccess, run_bytes
+from occupancy_cli.readers.ir_values import UNKNOWN, Found, Reader
+from occupancy_cli.readers.memory_access import SECTOR_BYTES, MemoryAccess, run_bytes
 from occupancy_cli.readers.ttgir import TensorType, TtgirKernel, element_bits, parse_ttgir, tensor_types
 
 Floats = npt.NDArray[np.float64]
@@ -81,24 +81,25 @@ class IrWork:
         """The same with the accesses of these parts alone."""
         return replace(self, accesses=tuple(replace(a, where="loop") for a in self.accesses if a.part in numbers))
 
-    @property
-    def lines_by_bytes(self) -> dict[int, float]:
-        """Bytes a lane loads at once -> lines a warp's load touches, over the loads that go through registers."""
+    def lines_by_bytes(self, kind: str = "load") -> dict[int, float]:
+        """Bytes a lane moves at once -> lines that a warp's instruction touches, over the loads (or stores) that go
+        through registers."""
         sums: dict[int, list[float]] = {}
         for access in self.accesses:
-            if access.kind == "load" and access.bytes_per_lane and access.lines_per_warp:
+            if access.kind == kind and access.bytes_per_lane and access.lines_per_warp:
                 sums.setdefault(access.bytes_per_lane, []).append(access.lines_per_warp)
         return {size: sum(found) / len(found) for size, found in sums.items()}
 
-    @property
-    def traffic_by_bytes(self) -> dict[int, float]:
-        """Bytes a lane loads at once -> bytes that come from beyond the L1 for each byte asked for, over the loads that
-        go through registers: what lanes ask for again is in the L1 by then."""
+    def traffic_by_bytes(self, kind: str = "load") -> dict[int, float]:
+        """Bytes a lane moves at once -> bytes beyond the L1 for each byte of the instructions, over the loads (or
+        stores) that go through registers: what lanes load again is in the L1 by then, while the sectors of each store
+        go out by themselves."""
         sums: dict[int, list[float]] = {}
         for access in self.accesses:
-            if access.kind == "load" and access.bytes_per_lane and access.sector_bytes and access.requested_bytes:
+            moved = access.warp_sector_bytes if kind == "store" else access.sector_bytes
+            if access.kind == kind and access.bytes_per_lane and moved and access.requested_bytes:
                 total = sums.setdefault(access.bytes_per_lane, [0.0, 0.0])
-                total[0] += access.sector_bytes
+                total[0] += moved
                 total[1] += self._asked(access)
         return {size: moved / asked for size, (moved, asked) in sums.items()}
 
@@ -218,7 +219,8 @@ def _streams(accesses: Sequence[MemoryAccess]) -> tuple[Stream, ...]:
                 for part, pointer, places in seen
             )
             seen.append((a.part, a.pointer, a.addresses))
-        moved = a.bytes if a.sector_bytes is None else max(a.sector_bytes, a.bytes)
+        sectors = a.warp_sector_bytes if writes else a.sector_bytes
+        moved = a.bytes if sectors is None else max(sectors, a.bytes)
         found.append(Stream(a.part, a.number, a.bytes, moved, writes, again and a.part > 0, a.axes))
     return tuple(found)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from occupancy_cli.gpu.sm_rates import SmGpu, SmRates, l1_bytes, sm_rates
 from occupancy_cli.model.cta_work import CtaWork
 from occupancy_cli.model.instruction_costs import Touch, access_bytes, tensor_shape
-from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
+from occupancy_cli.model.kernel_timing import KernelTiming
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.sm_simulation import ColdStart, PathTrace, WarpPath, time_path, trace_path
 from occupancy_cli.readers.ir_work import IrWork, LoopPart
@@ -125,7 +125,13 @@ def _touched(ir: IrWork | None, paired: Mapping[SassLoop, int]) -> dict[int, Tou
     for number in {0, *paired.values()}:
         # The code of a loop that the compiler unrolled for good lies outside loops.
         mine = ir.of_parts({number} if number else {0, *(p.part for p in ir.parts)} - set(paired.values()))
-        touched[number] = Touch(mine.lines_by_bytes, mine.traffic_by_bytes, mine.misses_by_bytes)
+        touched[number] = Touch(
+            mine.lines_by_bytes(),
+            mine.traffic_by_bytes(),
+            mine.misses_by_bytes,
+            mine.lines_by_bytes("store"),
+            mine.traffic_by_bytes("store"),
+        )
     return touched
 
 
@@ -232,7 +238,7 @@ def _without_rest(ir: IrWork, path: WarpPath, timing: KernelTiming) -> KernelTim
         far -= count * by_part[part].far
         for unit, cycles in by_part[part].unit_cycles:
             units[unit] = max(units[unit] - count * cycles, 0.0)
-    start = PartTiming(0, max(near, 0.0), max(far, near, 0.0), tuple(units.items()))
+    start = replace(start, near=max(near, 0.0), far=max(far, near, 0.0), unit_cycles=tuple(units.items()))
     return replace(timing, parts=(start, *(part for part in timing.parts if part.part)))
 
 

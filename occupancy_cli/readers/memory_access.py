@@ -18,6 +18,7 @@ from occupancy_cli.readers.ttgir import numbers_in
 Ints = npt.NDArray[np.int64]
 Axes = tuple[tuple[int, int], ...]
 
+SECTOR_BYTES = 32
 _LINE_BYTES = 128
 
 
@@ -28,12 +29,13 @@ class MemoryAccess:
     `where` is "prologue", "loop" or "epilogue"; `kind` "load", "async copy", "bulk copy" or "store". `bytes` are the
     distinct ones of one execution by one CTA, `requested_bytes` what its lanes ask for (a scale that 64 lanes read
     counts 64 times), `sector_bytes` the distinct 32-byte sectors they lie in, None where the address could not be read;
-    elements that are known to be masked count in none. `bytes_per_lane` is what a lane moves at
-    once and `lines_per_warp` the 128-byte lines that one warp's access touches on average, None where the layout or the
-    address could not be read. `gathered` says that its address depends on loaded data. `axes` pairs the grid axes that
-    its address depends on with how many neighbouring programs share it (1: each its own); None where that is not a
-    matter of single axes. `part` numbers the innermost loop around it, from 1 on, `number` the access in the order of
-    the text. `pointer` is the argument it goes through, `addresses` the bytes' places relative to it.
+    elements that are known to be masked count in none. `bytes_per_lane` is what a lane moves at once, `lines_per_warp`
+    the 128-byte lines that one warp's access touches on average and `warp_sector_bytes` the sectors of all warps'
+    accesses together, None where the layout or the address could not be read. `gathered` says that its address depends
+    on loaded data. `axes` pairs the grid axes that its address depends on with how many neighbouring programs share it
+    (1: each its own); None where that is not a matter of single axes. `part` numbers the innermost loop around it, from
+    1 on, `number` the access in the order of the text. `pointer` is the argument it goes through, `addresses` the
+    bytes' places relative to it.
     """
 
     where: str
@@ -51,6 +53,7 @@ class MemoryAccess:
     pointer: str | None = None
     part: int = 0
     number: int = 0
+    warp_sector_bytes: float | None = None
     addresses: Ints | None = field(default=None, repr=False, compare=False)
 
 
@@ -139,34 +142,50 @@ def _linear(definition: str, shape: tuple[int, ...]) -> Layout | None:
     )
 
 
+@dataclass(frozen=True)
+class Touched:
+    """How the warps' instructions of one access touch memory: the bytes that a lane moves at once, and of all warps'
+    instructions the 128-byte lines (mean) and the bytes of 32-byte sectors (sum)."""
+
+    bytes_per_lane: int
+    lines_per_warp: float | None
+    sector_bytes: float
+
+
 def touched(
-    layout: Layout | None, address: Ints | None, mask: Ints | None, element_bytes: int
-) -> tuple[int | None, float | None]:
-    """(bytes a lane accesses at once, 128-byte lines that a warp's access touches) of a tensor of byte addresses."""
+    layout: Layout | None, address: Ints | None, mask: Ints | None, element_bytes: int, *, once: bool, alone: bool
+) -> Touched | None:
+    """How a tensor of byte addresses is accessed; None where layout or address are not known. `once`: of lanes that
+    hold the same element one takes part, as in stores; `alone`: no elements are accessed together."""
     if layout is None or address is None:
-        return None, None
+        return None
     where = tuple(layout.coordinates)
     if address.ndim != len(where):
-        return None, None
+        return None
     at = address[where]  # [registers, lanes, warps]
     active = np.ones_like(at, dtype=bool) if mask is None else np.broadcast_to(mask, address.shape)[where].astype(bool)
+    if once and at.size > address.size:
+        held = np.zeros(at.size, dtype=bool)
+        held[np.unique(np.ravel_multi_index(where, address.shape), return_index=True)[1]] = True
+        active = active & held.reshape(at.shape)
     together = 1
     while (
-        together * 2 * element_bytes <= 16
+        not alone
+        and together * 2 * element_bytes <= 16
         and at.shape[0] % (together * 2) == 0
         and _contiguous(at, together * 2, element_bytes)
     ):
         together *= 2
-    first = at[::together]
+    first = at[::together] // SECTOR_BYTES
     running = active[::together]
-    lines = first // _LINE_BYTES
-    counts = []
+    lines, sectors = [], 0
     for r in range(first.shape[0]):
         for w in range(first.shape[2]):
-            touched = lines[r, running[r, :, w], w]
-            if touched.size:
-                counts.append(np.unique(touched).size)
-    return together * element_bytes, (float(np.mean(counts)) if counts else None)
+            found = np.unique(first[r, running[r, :, w], w])
+            if found.size:
+                sectors += found.size
+                lines.append(np.unique(found // (_LINE_BYTES // SECTOR_BYTES)).size)
+    return Touched(together * element_bytes, float(np.mean(lines)) if lines else None, float(sectors * SECTOR_BYTES))
 
 
 def run_bytes(addresses: Ints, element_bytes: int) -> float:

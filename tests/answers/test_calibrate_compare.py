@@ -156,7 +156,7 @@ def test_command_lines(spec: Path, measured: Path, tmp_path: Path) -> None:
         # nsplit 1 has the kernel that adds up, too: terms of both, whose times are one after the other.
         low, high = point["interval_us"]
         assert low < point["predicted_us"] < high and len(point["terms"]) == 2
-        assert all(terms["launch_us"] == 0.54 for terms in point["terms"])
+        assert all(terms["launch_us"] == 0.8 for terms in point["terms"])
         # 3 + 0.5 x tiles a split, of 4096 tokens.
         tiles = 4096 // point["names"]["BLOCK"]
         assert point["measured_us"] in {3 + 0.5 * math.ceil(tiles / nsplit) for nsplit in range(1, 5)}

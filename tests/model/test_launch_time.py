@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +34,14 @@ class Gpu:
     fp8_dense_tflops: float | None = 200.0
     dram_latency_cycles: float | None = 500.0
     l2_bytes: int | None = 1_000_000
+    l2_near_bytes: int | None = None
+    memory_bandwidth_measured_gbps: float | None = None
+    l2_read_bytes_per_cycle: float | None = 27.7
+    l2_write_bytes_per_cycle: float | None = 17.0
+    l2_write_few_sms_bytes_per_cycle: float | None = None
+    kernel_gap_us: float | None = None
+    cta_turnover_us: float | None = None
+    cta_handout_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,12 +65,13 @@ def test_a_launch_bound_by_bandwidth_takes_its_bytes_at_the_bandwidth():
     result = estimate(Gpu(), RESOURCES, Held(1), work, LaunchShape.uniform((100,), 10))
     # 100 CTAs x 10 x 1 MB = 1 GB at 93 % of 1000 GB/s. The schedule: CTAs start in 0.5 us and 0.21 us between CTAs; an
     # iteration waits 0.5 us, or has its 1 MB at the L2's 27.7 bytes a cycle: 36.1 us, which is nearly all of it.
-    assert result.terms["memory_us"] == pytest.approx(1000 / 0.93)
+    # DRAM's first answer takes 0.5 us.
+    assert result.terms["memory_us"] == pytest.approx(0.5 + 1000 / 0.93)
     alone, path, few = 0.5, 1e6 / 27.7 / 1000, 1e6 / 70.0 / 1000
     iteration = (alone**2.5 + path**2.5 - few**2.5) ** 0.4
     assert result.terms["schedule_us"] == pytest.approx(0.71 + 10 * iteration)
     # Memory and the schedule add in the fourth power: 1075 and 351 us come to 1078.
-    both = ((1000 / 0.93) ** 4 + (0.71 + 10 * iteration) ** 4 + 0.06**4) ** 0.25
+    both = ((0.5 + 1000 / 0.93) ** 4 + (0.71 + 10 * iteration) ** 4 + 0.06**4) ** 0.25
     assert result.time_us == pytest.approx(LAUNCH_US + both)
     assert result.binding == "memory bandwidth"
 
@@ -102,6 +113,11 @@ def test_a_simulated_kernel_takes_its_cycles_by_residents_and_memory():
     assert full.time_us == pytest.approx(LAUNCH_US + start + 0.21 + 10 * iteration)
     # 2 x 1900 of 3975 cycles: shared memory and L1 are busy 96 % of the time.
     assert iteration == pytest.approx(3.975, abs=0.001) and full.binding == "shared memory and L1"
+    # The prediction that docs/model.md redoes by hand, with the 200 CTAs handed out.
+    by_hand = (Path(__file__).parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
+    figures = [start, iteration, full.terms["schedule_us"], full.time_us]
+    written = [float(n) for n in re.findall(r"= +([0-9.]+) us$", by_hand.split("## One prediction by hand")[1], re.M)]
+    assert written == pytest.approx(figures, abs=0.006)
     cold = estimate(Gpu(), RESOURCES, Held(2), work, LaunchShape.uniform((100,), 10), cold=True)
     assert cold.time_us == pytest.approx(LAUNCH_US + 1.4 + 0.21 + 28)
 

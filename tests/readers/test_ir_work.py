@@ -44,7 +44,7 @@ def test_requested_bytes_count_every_lane():
 def test_a_gather_touches_a_line_a_row(block_t, warps, lines):
     ir = read_work(split(16, block_t, warps)["ttgir"], VALUES)
     # Lanes of the scale's layout lie along the tokens: each names a row of its own.
-    assert ir.lines_by_bytes[1] == lines
+    assert ir.lines_by_bytes()[1] == lines
     # Rows are read 16 bytes a lane: a warp reads 512 contiguous bytes.
     row = next(a for a in ir.accesses if a.dtype == "f8E4M3FN")
     assert (row.bytes_per_lane, row.lines_per_warp) == (16, 4.0)
@@ -185,7 +185,7 @@ module attributes {"ttg.num-warps" = 4 : i32} {
 
 def test_without_values_accesses_are_read_as_for_large_strides():
     ir = read_work(split(16, 16, 4)["ttgir"])
-    assert ir.lines_by_bytes[1] == 16
+    assert ir.lines_by_bytes()[1] == 16
     assert ir.work.bytes_per_iteration == 16 * (448 + 7 + 128 + 4)
     assert ir.iterations is None and "tiles_per_split" in ir.trip_count
 
