@@ -12,7 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -193,9 +193,3 @@ def read_surface(path: Path) -> Surface:
     code_path = path.with_name(f"{about.get('code', name)}.code.json.xz")
     code = json.loads(lzma.decompress(code_path.read_bytes())) if code_path.is_file() else {}
     return Surface(name, about, rows, code, marked)
-
-
-def surfaces(folder: Path = GIVEN) -> Iterator[Surface]:
-    """Every surface of a folder, by name."""
-    for path in sorted(folder.glob("*.jsonl.gz")):
-        yield read_surface(path)

@@ -188,6 +188,10 @@ class LaunchRates:
     cta_handout_us: float
 
 
+class TimedGpu(SmGpu, LaunchGpu, Protocol):
+    """A GPU for which both the simulation of an SM and the rates for launches are wanted."""
+
+
 def launch_rates(gpu: LaunchGpu) -> tuple[LaunchRates, tuple[tuple[str, str], ...]]:
     """The rates for launches on `gpu`, and what was taken from another chip: an H200's where its profile has none."""
     taken: list[str] = []

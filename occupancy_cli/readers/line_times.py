@@ -16,12 +16,11 @@ pass is covered. An edge to an instruction of an earlier pass is carried by the 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from occupancy_cli.gpu.sm_rates import SmGpu, SmRates, launch_rates, sm_rates
+from occupancy_cli.gpu.sm_rates import SmRates, TimedGpu, launch_rates, sm_rates
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.sm_simulation import ColdStart, Issued
 from occupancy_cli.readers.grid_programs import GridRun, run_programs
@@ -91,7 +90,7 @@ def launch_line_times(
     arguments: Mapping[str, Any],
     grid: Sequence[int] | None,
     resources: KernelResources,
-    gpu: SmGpu,
+    gpu: TimedGpu,
     ctas_per_sm: int,
 ) -> LineTimes | None:
     """Time by line of a launch on `gpu` with nothing in its caches; None where the kernel is not simulated (`traced`).
@@ -144,12 +143,12 @@ def _share_with_work(run: GridRun, main: int) -> tuple[int, float]:
 
 def _mixed(busy: LineTimes, idle: LineTimes, share: float, ctas_per_sm: int) -> LineTimes:
     """What a CTA takes on average where only a `share` has work; an iteration is that of those."""
-    waits: dict[tuple[SourceLine, ...], Counter[str]] = {}
+    waits: dict[tuple[SourceLine, ...], dict[str, float]] = {}
     for times, part in ((busy, share), (idle, 1.0 - share)):
         for line in times.lines:
-            found = waits.setdefault(line.source, Counter())
+            found = waits.setdefault(line.source, {})
             for what, cycles in line.waits.items():
-                found[what] += cycles * part
+                found[what] = found.get(what, 0.0) + cycles * part
     lines = _most_first(waits)
     cycles = sum(line.cycles for line in lines)
     return replace(busy, cycles=cycles, ctas_per_sm=ctas_per_sm, lines=lines)
@@ -160,7 +159,7 @@ def _most_first(waits: Mapping[tuple[SourceLine, ...], Mapping[str, float]]) -> 
     return tuple(sorted(made, key=lambda line: (-line.cycles, line.source)))
 
 
-def _cold_start(gpu: SmGpu, rates: SmRates) -> ColdStart:
+def _cold_start(gpu: TimedGpu, rates: SmRates) -> ColdStart:
     """A launch deals CTAs out one after the other to all SMs in turn; its code and constants come from the L2."""
     handout, _ = launch_rates(gpu)
     cycles = handout.cta_handout_us * (gpu.boost_clock_mhz or 0.0) * (gpu.sm_count or 0)
@@ -178,7 +177,7 @@ def _turns_an_entry(run: GridRun) -> dict[int, float] | None:
     return found
 
 
-def _rates_while_running(gpu: SmGpu, ir: IrWork, run: GridRun | None, programs: int | None) -> SmRates:
+def _rates_while_running(gpu: TimedGpu, ir: IrWork, run: GridRun | None, programs: int | None) -> SmRates:
     """The rates of an SM while all SMs that the launch reaches load from memory at once."""
     rates, (of_launch, _) = sm_rates(gpu), launch_rates(gpu)
     if gpu.sm_count is None:
