@@ -16,7 +16,6 @@ pass is covered. An edge to an instruction of an earlier pass is carried by the 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -144,12 +143,12 @@ def _share_with_work(run: GridRun, main: int) -> tuple[int, float]:
 
 def _mixed(busy: LineTimes, idle: LineTimes, share: float, ctas_per_sm: int) -> LineTimes:
     """What a CTA takes on average where only a `share` has work; an iteration is that of those."""
-    waits: dict[tuple[SourceLine, ...], Counter[str]] = {}
+    waits: dict[tuple[SourceLine, ...], dict[str, float]] = {}
     for times, part in ((busy, share), (idle, 1.0 - share)):
         for line in times.lines:
-            found = waits.setdefault(line.source, Counter())
+            found = waits.setdefault(line.source, {})
             for what, cycles in line.waits.items():
-                found[what] += cycles * part
+                found[what] = found.get(what, 0.0) + cycles * part
     lines = _most_first(waits)
     cycles = sum(line.cycles for line in lines)
     return replace(busy, cycles=cycles, ctas_per_sm=ctas_per_sm, lines=lines)
