@@ -133,10 +133,11 @@ def _within(asked: Asked, text: str) -> Asked:
 
 
 def _saved(path: Path) -> Report:
+    from occupancy_cli.json_reader import read_text, refuse_too_many_values
     from occupancy_cli.report.schema import report_from_json
-    from occupancy_cli.yaml_reader import find_file
 
-    text = find_file(path).read_text(encoding="utf-8")
+    text = read_text(path)
+    refuse_too_many_values(text, str(path))
     try:
         report = report_from_json(text)
     except ValueError as bad:
