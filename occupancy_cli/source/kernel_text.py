@@ -15,6 +15,7 @@ from pathlib import Path
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.json_reader import MAX_BYTES, parse_json
+from occupancy_cli.source.source_files import read_source
 
 NOTEBOOK = ".ipynb"
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -38,7 +39,7 @@ def parse(path: Path, data: bytes) -> ast.Module:
 
 def module_text(path: Path, kernel: str) -> str | None:
     """The module to load for `kernel` where the file itself is not it; None where it is."""
-    data = path.read_bytes()
+    data = read_source(path)
     if path.suffix == NOTEBOOK:
         return notebook_text(data)
     if b"async_compile" not in data and b".triton(" not in data:
