@@ -126,7 +126,7 @@ def k(x):
 @pytest.mark.compiles
 @pytest.mark.one_triton
 def test_a_kernel_in_files_of_odd_names(tmp_path: Path) -> None:
-    """Bytes that are no UTF-8 in file and folder, a line end, colons, a dash first, what a shell or a terminal obeys."""
+    """Bytes that are no UTF-8 in file and folder, a line end, a colon, a dash first, what a shell or terminal obeys."""
     for number, name in enumerate((b"\xff.py", b"-new\nline: $(touch x) \x1b[31m.b.py")):
         folder = os.fsencode(tmp_path) + b"/fo\xfflder%d" % number
         os.mkdir(folder)  # noqa: PTH102
