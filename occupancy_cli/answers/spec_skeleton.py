@@ -604,7 +604,9 @@ def _scalar(value: Any) -> str:
     if plain and text.casefold() not in ("null", "true", "false", "yes", "no", "on", "off", "none", "y", "n"):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    # What is not printed YAML takes as an escape alone.
+    shown = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+    return f'"{"".join(shown)}"'
 
 
 def _flow(values: Mapping[str, str]) -> str:
