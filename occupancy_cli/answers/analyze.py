@@ -301,7 +301,5 @@ def toolchain(service: CompileService, analyzed: list[AnalyzedPoint]) -> schema.
 def notes_of(service: CompileService, analyzed: list[AnalyzedPoint], *kernels: Kernel) -> list[str]:
     """What a reader should know of the run as a whole; of `kernels` what their files say and was not read."""
     notes = list(dict.fromkeys(n for k in kernels for n in (*k.from_source.notes, *k.from_source.not_read)))
-    if service.cache is not None and service.cache.trouble:
-        notes.append(f"results are not cached: {service.cache.trouble}")
     assumed = {note for each in analyzed for plan in each.point.launches for note in plan.assumed}
     return [*notes, *sorted(assumed)]

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from occupancy_cli.errors import InputError, unknown_name
+from occupancy_cli.json_reader import parse_json, read_text
 from occupancy_cli.report import schema
 from occupancy_cli.report.finding_text import config_text
 from occupancy_cli.spec.project_settings import Figure
-from occupancy_cli.yaml_reader import find_file
 
 SCHEMA = "occupancy/lock/1"
 DEFAULT_FILE = "occupancy.lock.json"
@@ -79,21 +79,22 @@ class Lock:
 
 def read_lock(path: Path) -> Lock:
     """The baseline in a file; an `InputError` for none, or for one that is not of that form."""
-    find_file(path)
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_text(path)
     where = str(path)
+    hint = f"Write it anew: occupancy check --write-baseline {path}"
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(_CONFLICT):
-            hint = f"Write it anew: occupancy check --write-baseline {path}"
             raise InputError("has a merge conflict in it", where=f"{where}:{number}", hint=hint)
     try:
-        data = json.loads(text)
+        data = parse_json(text, where)
+    except InputError as bad:
+        raise InputError(f"is no baseline: {bad.problem}", where=bad.where, hint=hint) from None
+    try:
         if data.get("schema") != SCHEMA:
             raise InputError(f"schema is {data.get('schema')!r}", where=where, hint=f"This version reads {SCHEMA}.")
         found = dict(_results(path, data["results"]))
     except (ValueError, KeyError, AttributeError, TypeError) as bad:
         said = f": {bad}" if isinstance(bad, ValueError) else ""
-        hint = f"Write it anew: occupancy check --write-baseline {path}"
         raise InputError(f"is no baseline{said}", where=where, hint=hint) from None
     return Lock(path, data.get("triton"), data.get("ptxas"), found)
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from occupancy_cli.errors import InputError, OccupancyError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.json_reader import MAX_LINE_BYTES
 
 ROWS_PER_BLOCK = 16_384
 
@@ -159,6 +160,9 @@ def _answer_block(
         groups.setdefault(group, []).append((position, number, row.get("id"), *columns))
 
     for position, (number, line) in enumerate(block):
+        if len(line) > MAX_LINE_BYTES:
+            fail(position, number, None, InputError(f"a line of more than {MAX_LINE_BYTES:,} characters"))
+            continue
         try:
             row = _decode(line)
         except (ValueError, RecursionError) as error:

@@ -32,6 +32,7 @@ from occupancy_cli.errors import CompileError, InputError, OccupancyError
 from occupancy_cli.plan.kernel_input import KernelInput, read_kernel_input, shipped_specs
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.report import Report
+from occupancy_cli.source.source_files import split_reference
 from occupancy_cli.version import VERSION
 
 if TYPE_CHECKING:
@@ -134,10 +135,11 @@ def _within(asked: Asked, text: str) -> Asked:
 
 
 def _saved(path: Path) -> Report:
+    from occupancy_cli.json_reader import read_text, refuse_too_many_values
     from occupancy_cli.report.schema import report_from_json
-    from occupancy_cli.yaml_reader import find_file
 
-    text = find_file(path).read_text(encoding="utf-8")
+    text = read_text(path)
+    refuse_too_many_values(text, str(path))
     try:
         report = report_from_json(text)
     except ValueError as bad:
@@ -170,9 +172,7 @@ def _of_revisions(asked: Asked, service: CompileService, revisions: str) -> list
 def _at_revision(revision: str, asked: Asked, service: CompileService, stack: contextlib.ExitStack) -> Report:
     """The explanation of the kernel as a revision of its repository has it, its files put where `stack` keeps them."""
     given = asked.input()
-    place, _, name = (
-        (asked.kernel or given.document.path).partition(":") if asked.kernel else (given.document.path, "", "")
-    )
+    place, name = split_reference(asked.kernel) if asked.kernel else (given.document.path, "")
     path = Path(given.document.path if place in {p.stem for p in shipped_specs()} else place).resolve()
     root = Path(_git(path.parent, "rev-parse", "--show-toplevel", what=f"{path} lies in no git repository").strip())
     folder = stack.enter_context(_exported(root, revision))

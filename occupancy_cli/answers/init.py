@@ -10,6 +10,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.source_parts import Skeleton
+from occupancy_cli.source.source_files import split_reference
 from occupancy_cli.source.source_knobs import locate
 from occupancy_cli.version import VERSION
 
@@ -20,15 +21,22 @@ def write_spec(kernel: str, output: Path | None) -> Report:
     No file is overwritten: an `InputError` then, or where the file cannot be written.
     """
     path, name = locate(kernel)
-    is_file = Path(kernel.partition(":")[0]).expanduser().exists()
+    place, _ = split_reference(kernel)
+    is_file = Path(place).expanduser().exists()
     to_stdout = output is not None and str(output) == "-"
     folder = Path.cwd() if output is None or to_stdout else output.parent
 
     def reference(found: str) -> str:
         """The kernel as the spec names it: a file relative to the spec's folder where it lies in it."""
         if not is_file:
-            return f"{kernel.partition(':')[0]}:{found}"
+            return f"{place}:{found}"
         near = os.path.relpath(path.resolve(), folder.resolve())
+        try:
+            near.encode()
+        except UnicodeEncodeError:
+            hint = "Rename it, or analyze it without a spec."
+            problem = "its name is not UTF-8 text, as a spec is"
+            raise InputError(problem, where=str(path), hint=hint) from None
         return f"{path.resolve() if near.startswith(os.pardir) else near}:{found}"
 
     skeleton = write_skeleton(path, name, reference)

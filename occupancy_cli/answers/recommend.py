@@ -460,7 +460,9 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recomm
         why=why(gpu, ranking),
         candidates=None if stood is None else stood.candidates,
         tied=None if stood is None else stood.tied,
-        tied_values={} if stood is None else {n: list(v) for n, v in stood.tied_values.items()},
+        tied_values=[]
+        if stood is None
+        else [schema.TiedValues(name=n, values=list(v)) for n, v in stood.tied_values.items()],
         chosen=chosen,
         default=choice_part(gpu, ranking.incumbent),
         runner_up=choice_part(gpu, ranking.runner_up),

@@ -21,6 +21,7 @@ from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import SourceOptions
 from occupancy_cli.source.launch_tensors import Passed, passed_at_launch
+from occupancy_cli.source.source_files import read_source
 from occupancy_cli.source.source_knobs import (
     EnvironmentVariable,
     KernelKnobs,
@@ -113,7 +114,7 @@ class _Body:
     @staticmethod
     def of(path: Path, kernel: KernelKnobs) -> _Body:
         """The body of `kernel`, found by its name (and line, where a file has several of that name)."""
-        tree = parse(path, path.read_bytes())
+        tree = parse(path, read_source(path))
         functions = [
             n
             for n in ast.walk(tree)
@@ -222,7 +223,7 @@ class _Writer:
 
     def write(self) -> Skeleton:
         add = self.lines.append
-        add(f"# Spec of {self.kernel.name} ({self.kernel.place}), drawn up from its source.")
+        add(f"# Spec of {self.kernel.name} ({_on_one_line(str(self.kernel.place))}), drawn up from its source.")
         add("# Look over what is marked guess: answers are for these values. The format: occupancy schema spec")
         add(f"schema: {SCHEMA}")
         add(f"name: {_scalar(self.kernel.name.lstrip('_') or self.kernel.name)}")
@@ -603,7 +604,9 @@ def _scalar(value: Any) -> str:
     if plain and text.casefold() not in ("null", "true", "false", "yes", "no", "on", "off", "none", "y", "n"):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    # What is not printed YAML takes as an escape alone.
+    shown = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+    return f'"{"".join(shown)}"'
 
 
 def _flow(values: Mapping[str, str]) -> str:
@@ -613,3 +616,8 @@ def _flow(values: Mapping[str, str]) -> str:
 def _one_line(text: str, most: int = 100) -> str:
     joined = " ".join(text.split())
     return joined if len(joined) <= most else joined[: most - 3] + "..."
+
+
+def _on_one_line(text: str) -> str:
+    """What a comment may hold of a file's name: YAML takes neither control characters nor halves of a letter."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -15,11 +15,9 @@ point that the file has twice, are errors that name the line. The one exception 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
@@ -29,6 +27,7 @@ from occupancy_cli.compile.kernel_record import ConfigValue
 from occupancy_cli.compile.request import KernelSource
 from occupancy_cli.compile.typed_json import WrongData, from_plain
 from occupancy_cli.errors import InputError, unknown_name
+from occupancy_cli.json_reader import lines_of, parse_json
 
 SCHEMA = "occupancy/times/1"
 Row = Mapping[str, Any]
@@ -142,23 +141,19 @@ def read_times(path: Path) -> Times:
     """Read a file of times. `InputError` for a file that is none; a last line cut short is left out."""
     if not path.is_file():
         raise InputError("there is no such file", where=str(path), hint="`occupancy measure -o FILE` writes one.")
-    try:
-        data = path.read_bytes()
-        lines = (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
-    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as bad:
-        raise InputError(f"cannot be read: {bad}", where=str(path)) from bad
-    header = _header(lines[0] if lines else "", path)
+    lines = lines_of(path)
+    header = _header(next(lines, (1, ""))[1], path)
     rows: list[Measurement] = []
     seen: dict[str, int] = {}
     kinds: dict[str, tuple[type[Any], int]] = {}
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in lines:
         where = f"{path}:{number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as bad:
-            if number == len(lines):
+            row = parse_json(line, where)
+        except InputError:
+            if next(lines, None) is None:
                 break  # the writer was stopped in the middle of it
-            raise InputError(f"is no JSON: {bad}", where=where) from bad
+            raise
         measured = _measurement(row, header, number, where)
         for name, value in measured.names.items():
             kind, first = kinds.setdefault(name, (type(value), number))
@@ -244,8 +239,8 @@ def _wrong_option(item: tuple[str, Any]) -> str:
 def _header(line: str, path: Path) -> TimesHeader:
     where = f"{path}:1"
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
+        data = parse_json(line, where)
+    except InputError:
         data = None
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
         raise InputError(

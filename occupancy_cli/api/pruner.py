@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from occupancy_cli.api.argument_types import config_of
 from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.json_reader import read_text, refuse_too_many_values
 
 if TYPE_CHECKING:
     from occupancy_cli.gpu.gpu_profile import GpuProfile
@@ -165,10 +166,8 @@ def _is_of(entry: Config, config: Mapping[str, Any], values: Mapping[str, Any]) 
 def _read(path: Path) -> Report:
     from occupancy_cli.report.schema import report_from_json
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as bad:
-        raise InputError(f"cannot be read: {bad.strerror or bad}", where=str(path)) from None
+    text = read_text(path)
+    refuse_too_many_values(text, str(path))
     try:
         return report_from_json(text)
     except ValueError as bad:

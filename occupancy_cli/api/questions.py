@@ -43,8 +43,11 @@ def _python_errors(question: F) -> F:
     """`question`, whose errors name its arguments where the command line's would name options."""
     import functools
 
+    from occupancy_cli.source.source_files import begin_run
+
     @functools.wraps(question)
     def asked(*args: Any, **kwargs: Any) -> Any:
+        begin_run()
         try:
             return question(*args, **kwargs)
         except OccupancyError as bad:

@@ -29,6 +29,7 @@ from typing import Any, TextIO
 from occupancy_cli.capture.captured_spec import INDEX, INDEX_SCHEMA, Captured, captured_from
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
+from occupancy_cli.json_reader import parse_json, read_text
 from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.spec.kernel_spec import load_spec
 from occupancy_cli.yaml_reader import find_file
@@ -145,9 +146,10 @@ def _check(request: CaptureRequest) -> None:
 
 
 def _read_index(folder: Path) -> dict[str, Any] | None:
+    file = folder / INDEX
     try:
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        index = parse_json(read_text(file), str(file)) if file.is_file() else None
+    except InputError:
         return None
     if not isinstance(index, dict) or index.get("schema") != INDEX_SCHEMA:
         return None

@@ -18,6 +18,7 @@ import typer
 
 from occupancy_cli.cli import progress
 from occupancy_cli.errors import InputError, OccupancyError
+from occupancy_cli.report.visible_text import visible
 
 if TYPE_CHECKING:
     from occupancy_cli.compile.compile_service import CompileService
@@ -38,6 +39,9 @@ class CompileOptions:
     executor: Annotated[
         str, typer.Option("--executor", help="Where compiles run: local, or dask://host:port (extra `dask`).")
     ] = "local"
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say all that keeps a kernel's results from being remembered.")
+    ] = False
 
     @contextlib.contextmanager
     def service(self) -> Iterator[CompileService]:
@@ -72,8 +76,8 @@ class CompileOptions:
                     raise KeyboardInterrupt from bad
                 raise
             finally:
-                for line in service.said_of_keeping():
-                    typer.echo(line, err=True)
+                for line in service.said_of_keeping(all_reasons=self.verbose):
+                    typer.echo(visible(line), err=True)
 
 
 def compiles(command: Callable[..., None]) -> Callable[..., None]:

@@ -36,6 +36,7 @@ from occupancy_cli.compile.typed_json import WrongData
 from occupancy_cli.compile.worker_client import Limits, WorkerClient, WorkerFailure, close_all, refused_answer
 from occupancy_cli.errors import InputError, MissingDependencyError
 from occupancy_cli.loading.outside_facts import Fact, World, is_of_files, is_written
+from occupancy_cli.source.source_files import begin_run, texts_read
 
 # Imported when there is something to compile: a run that finds all in the cache starts no thread and no worker.
 if TYPE_CHECKING:
@@ -172,8 +173,13 @@ class CompileService:
     def __enter__(self) -> CompileService:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_exc: object) -> None:
         self.close()
+        try:
+            if kind is None and not self.interrupted:  # what was read of a file after its last compile
+                self._agree([Fact(k, n, v) for (k, n), v in self._facts.items()], "")  # type: ignore[arg-type]
+        finally:
+            begin_run()
 
     def readings(self) -> KeptReadings:
         """What was read of compiled kernels for their launches; written when the service is closed."""
@@ -408,19 +414,33 @@ class CompileService:
         elif self.cache is not None and seen.made_by == self.triton:
             self.cache.put(key, value, seen.depends_on, triton=self.triton, seconds=seconds, kernel=str(source))
 
-    def said_of_keeping(self) -> list[str]:
-        """What a person should know of what was not kept, a line each."""
-        lines = [self.cache.notice] if self.cache is not None and self.cache.notice else []
+    def said_of_keeping(self, *, all_reasons: bool = False) -> list[str]:
+        """What a person should know of what was not kept, a line each; with `all_reasons` a line each of these too."""
+        if self.cache is None:
+            return []
+        lines = [self.cache.notice] if self.cache.notice else []
+        if self.cache.trouble or self.cache.unwritten:
+            lines.append(f"results are not kept: {self.cache.trouble or self.cache.unwritten}")
         for kernel, reasons in self.unkept.items():
-            more = f", and {len(reasons) - 1} more (`occupancy cache` lists them)" if len(reasons) > 1 else ""
-            lines.append(f"not kept for the next run: {kernel}, since {reasons[0]}{more}")
+            said = f"not kept for the next run: {kernel}"
+            if all_reasons:
+                lines += [said, *(f"  since {reason}" for reason in reasons)]
+            else:
+                more = f", and {len(reasons) - 1} more (-v, or `occupancy cache`, lists them)" if reasons[1:] else ""
+                lines.append(f"{said}, since {reasons[0]}{more}")
         return lines
 
     def _agree(self, facts: Iterable[Fact], kernel: str) -> None:
         """Take note of what an answer was made from; `SourcesChanged` when an earlier one saw it otherwise."""
         for fact in facts:
-            before = self._facts.setdefault((fact.kind, fact.name), fact.value)
-            if before != fact.value and is_of_files(fact.kind) and not is_written(fact.kind, fact.name, self._written):
+            before = {self._facts.setdefault((fact.kind, fact.name), fact.value)}
+            if fact.kind == "content":
+                before |= texts_read(fact.name)
+            if (
+                before != {fact.value}
+                and is_of_files(fact.kind)
+                and not is_written(fact.kind, fact.name, self._written)
+            ):
                 raise _changed(str(fact), kernel)
 
     def _still_agree(self) -> None:

@@ -102,6 +102,8 @@ class ResultCache:
         self.trouble = ""
         self.notice = ""
         """One line when the file had to be started anew."""
+        self.unwritten = ""
+        """Why a result could not be written, where reading works: a full disk, a file that is read-only."""
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
         self._room_made = False
@@ -145,11 +147,11 @@ class ResultCache:
         self._make_room()
         self._run("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)", row, write=True)
         if kernel:
-            self._run("DELETE FROM unkept WHERE kernel = ?", (kernel,), write=True)
+            self._run("DELETE FROM unkept WHERE kernel = ?", (_storable(kernel),), write=True)
 
     def put_unkept(self, kernel: str, reasons: Iterable[str]) -> None:
         """Remember why a kernel's results are not kept, for `info`."""
-        row = (kernel, to_json(tuple(reasons)[:MOST_REASONS]), time.time())
+        row = (_storable(kernel), to_json(tuple(reasons)[:MOST_REASONS]), time.time())
         self._run("INSERT OR REPLACE INTO unkept VALUES (?, ?, ?)", row, write=True)
 
     def seconds(self, key: str) -> float | None:
@@ -222,7 +224,7 @@ class ResultCache:
             raise InputError(
                 f"the result cache cannot be removed: {bad.strerror or bad}", where=str(self.path)
             ) from bad
-        self.trouble = self.notice = ""
+        self.trouble = self.notice = self.unwritten = ""
         return count
 
     def close(self) -> None:
@@ -274,7 +276,9 @@ class ResultCache:
                     text = str(bad).lower()
                     if any(word in text for word in _OF_THE_PLACE):
                         # Reading may still work: a result that cannot be written is simply not kept.
-                        if not write:
+                        if write:
+                            self.unwritten = f"{self.path}: {bad}"
+                        else:
                             self.trouble = f"{self.path}: {bad}"
                         return None
                     problem = str(bad)
@@ -372,6 +376,11 @@ class ResultCache:
 
 def _marks(connection: sqlite3.Connection) -> tuple[Any, Any]:
     return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+
+
+def _storable(name: str) -> str:
+    """A file's name as SQLite takes it: bytes that are no UTF-8 as escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_whole(key: Any, depends: Any, payload: Any, digest: Any) -> bool:

@@ -51,7 +51,7 @@ from occupancy_cli.compile.worker_messages import (
     request_of,
 )
 from occupancy_cli.errors import OccupancyError
-from occupancy_cli.loading import outside_reads
+from occupancy_cli.loading import odd_names, outside_reads
 
 if TYPE_CHECKING:
     pass
@@ -270,6 +270,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN_BYTES, _MOST_WRITTEN_BYTES))
     # Triton's own cache must neither answer for a compile nor keep what is compiled here.
     private = tempfile.mkdtemp(prefix="occupancy-triton-")
+    odd_names.install()
     outside_reads.install([private, str(Path(capture).parent)])
     os.environ["TRITON_CACHE_DIR"] = private
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"

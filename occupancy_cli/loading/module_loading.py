@@ -14,6 +14,7 @@ import functools
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import re
 import sys
 import sysconfig
@@ -204,7 +205,7 @@ def locate(path: Path) -> tuple[Path, str]:
     parts = path.relative_to(root).with_suffix("").parts
     if not all(part.isidentifier() for part in parts):
         # "moe_v1.2.py", "my kernel.py": no import can name it, and a dot in its name is not a package.
-        return path.parent, re.sub(r"\W", "_", f"_{path.stem}_{zlib.crc32(str(path).encode()):x}")
+        return path.parent, re.sub(r"\W", "_", f"_{path.stem}_{zlib.crc32(os.fsencode(path)):x}")
     return root, ".".join(parts).removesuffix(".__init__")
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fnmatch
 import functools
 import glob
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.errors import InputError, OccupancyError, nearest
+from occupancy_cli.json_reader import parse_json, read_text
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref, read_kernel_input, shipped_specs
 from occupancy_cli.spec.budget_layers import BudgetLayer
 from occupancy_cli.spec.kernel_spec import SCHEMA
@@ -404,9 +404,11 @@ def _uses_triton(path: Path) -> bool:
 def _captured_specs(folder: Path) -> list[Path] | None:
     """The specs that the index of a capture lists; None for a folder that is no capture's."""
     index = folder / _CAPTURE_INDEX
+    if not index.is_file():
+        return None
     try:
-        data = json.loads(index.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        data = parse_json(read_text(index), str(index))
+    except InputError:
         return None
     if not isinstance(data, dict) or data.get("schema") != _CAPTURE_SCHEMA:
         return None

@@ -15,6 +15,7 @@ from typing import Any
 from occupancy_cli.data_files import shipped_dir
 from occupancy_cli.errors import InputError, nearest
 from occupancy_cli.source.kernel_text import NOTEBOOK
+from occupancy_cli.source.source_files import split_reference
 from occupancy_cli.spec.kernel_path import kernel_steps, plain_name
 from occupancy_cli.spec.kernel_spec import MAX_ALIGN, SCHEMA, Argument, KernelSpecFile, canonical_type, load_spec
 from occupancy_cli.spec.settings import split_outside_brackets
@@ -228,10 +229,8 @@ def _from_spec(path: Path, arguments: Sequence[str], grid: str | None, signature
 
 def parse_ref(text: str, folder: Path, where: str = "KERNEL") -> KernelRef:
     """`file.py:kernel` (relative to `folder`) or `package.module:kernel`; a function may make the kernel."""
-    before, call, arguments = text.partition("(")
-    place, _, kernel = before.rpartition(":")
-    if place and call:
-        kernel += call + arguments
+    place, kernel = split_reference(text)
+    if place and "(" in kernel:
         try:
             kernel_steps(kernel)
         except ValueError as bad:

@@ -23,6 +23,7 @@ from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.plan.kernel_input import KernelRef, source_name
 from occupancy_cli.source.kernel_text import module_text
 from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
+from occupancy_cli.source.source_files import read_source
 from occupancy_cli.spec.kernel_spec import Launch
 
 _SHOWN = 3
@@ -103,7 +104,7 @@ def _is_plainly_decorated(ref: KernelRef, description: KernelDescription) -> boo
     if ref.file is None or all(c == dict(DEFAULTS) for c in description.autotune.configs):
         return False
     try:
-        text = ref.file.read_text(encoding="utf-8", errors="replace")
+        text = read_source(ref.file).decode("utf-8", "replace")
     except OSError:
         return False
     return set(_DECORATOR.findall(text)) <= _TRITONS

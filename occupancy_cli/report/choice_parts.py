@@ -67,6 +67,17 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TiedValues:
+    """A name that tells settings apart, with the values that the tied ones have of it: one, if it matters.
+
+    A list of these, not a mapping by name: whoever searches a Report for `num_warps` finds what to set, never a list.
+    """
+
+    name: str
+    values: list[Scalar]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recommendation:
     """What to set for one batch. `predicted_speedup_vs_default` is the incumbent's predicted time over this one's."""
 
@@ -93,8 +104,8 @@ class Recommendation:
     )
     candidates: int | None = field(default=None, metadata={"description": "settings that can launch, each once"})
     tied: int | None = field(default=None, metadata={"description": "of these, within the error of this; it too"})
-    tied_values: dict[str, list[Scalar]] = field(
-        default_factory=dict,
+    tied_values: list[TiedValues] = field(
+        default_factory=list,
         metadata={"description": "what the tied settings have of each name; empty for more than 8 batches"},
     )
     cannot_launch: list[str] = field(default_factory=list)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Subject,
         SweepPoint,
         SweepSide,
+        TiedValues,
     )
     from occupancy_cli.report.explain_parts import (
         AccessCause,
@@ -100,6 +101,7 @@ __all__ = [
     "SweepPoint",
     "SweepSide",
     "TableEntry",
+    "TiedValues",
     "Time",
     "Toolchain",
     "json_schema",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from occupancy_cli.source.kernel_text import parse
+from occupancy_cli.source.source_files import read_source
 from occupancy_cli.source.syntax import dotted_name
 
 
@@ -35,7 +36,7 @@ def makers_in(path: Path) -> list[Maker]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = parse(path, path.read_bytes())
+            tree = parse(path, read_source(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     return [

@@ -10,9 +10,12 @@ Lines of a text are those of the file that holds it.
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
+
+from occupancy_cli.errors import InputError
+from occupancy_cli.json_reader import MAX_BYTES, parse_json
+from occupancy_cli.source.source_files import read_source
 
 NOTEBOOK = ".ipynb"
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -36,7 +39,7 @@ def parse(path: Path, data: bytes) -> ast.Module:
 
 def module_text(path: Path, kernel: str) -> str | None:
     """The module to load for `kernel` where the file itself is not it; None where it is."""
-    data = path.read_bytes()
+    data = read_source(path)
     if path.suffix == NOTEBOOK:
         return notebook_text(data)
     if b"async_compile" not in data and b".triton(" not in data:
@@ -72,10 +75,14 @@ def notebook_text(data: bytes) -> str:
 
     What a cell does beside (training, plots, magics) is left out: reading a kernel runs no experiment.
     """
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"is a notebook of {len(data):,} bytes; at most {MAX_BYTES:,} are read")
     try:
-        cells = json.loads(data)["cells"]
+        cells = parse_json(data.decode(), "")["cells"]
         texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError, RecursionError) as bad:
+    except InputError as bad:
+        raise ValueError(f"is no notebook: {bad.problem}") from None
+    except (ValueError, KeyError, TypeError) as bad:
         raise ValueError(f"is no notebook: {bad}") from None
     body: list[ast.stmt] = []
     for text in texts:

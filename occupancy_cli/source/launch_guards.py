@@ -18,6 +18,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import LaunchSite
 from occupancy_cli.source.module_names import shown
+from occupancy_cli.source.source_files import read_source
 from occupancy_cli.source.source_knobs import read_knobs, resolve_import
 
 _MOST_FILES = 40
@@ -71,7 +72,7 @@ def _reason(sites: list[tuple[Path, LaunchSite]]) -> str:
 def _conditions(path: Path, line: int) -> list[tuple[int, str]]:
     """The conditions around a line, the innermost function's alone, outermost first."""
     found: list[tuple[int, str]] = []
-    node: ast.AST = parse(path, path.read_bytes())
+    node: ast.AST = parse(path, read_source(path))
     while True:
         inside = next((c for c in ast.iter_child_nodes(node) if _spans(c, line)), None)
         if inside is None:
@@ -107,7 +108,7 @@ def _files(script: Path) -> list[Path]:
 
 def _imported(path: Path) -> Iterator[Path]:
     try:
-        tree = parse(path, path.read_bytes())
+        tree = parse(path, read_source(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):

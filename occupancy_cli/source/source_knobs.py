@@ -38,6 +38,7 @@ from occupancy_cli.source.knob_types import (
     SplitExpression,
 )
 from occupancy_cli.source.module_names import Module
+from occupancy_cli.source.source_files import read_source, split_reference
 from occupancy_cli.source.source_reader import FileReader, Found
 
 __all__ = [
@@ -75,7 +76,7 @@ def locate(target: str, *, search: Iterable[str] | None = None) -> tuple[Path, s
     `target` is a path, or a dotted module or package name looked up along `search` (default `sys.path`) without
     importing anything.
     """
-    text, _, kernel = target.partition(":")
+    text, kernel = split_reference(target)
     if not (kernel.isidentifier() or not kernel or Path(text).expanduser().is_file()):
         text, kernel = target, ""
     path = Path(text).expanduser()
@@ -244,7 +245,7 @@ class _Reader:
             if size > MAX_FILE_BYTES:
                 self._skip(path, f"{size:,} bytes; at most {MAX_FILE_BYTES:,} are read")
                 return None
-            return path.read_bytes()
+            return read_source(path)
         except OSError as bad:
             self._skip(path, bad.strerror or str(bad))
             return None

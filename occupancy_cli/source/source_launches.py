@@ -11,7 +11,6 @@ judged by defaults says so. Nothing is imported or executed.
 from __future__ import annotations
 
 import ast
-import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from occupancy_cli.source.kernel_text import parse
 from occupancy_cli.source.knob_types import NotRead, SourceLaunch, SourceOptions
 from occupancy_cli.source.launch_values import CallSite, LaunchValues, product_of
 from occupancy_cli.source.module_names import Module, last_name, shown
+from occupancy_cli.source.source_files import read_source
 from occupancy_cli.source.syntax import dotted_name, is_constexpr, own_statements
 
 _WRAPPERS = frozenset({"jit", "autotune", "heuristics"})
@@ -32,24 +32,6 @@ _MOST_FILES = 6
 
 def source_options(path: Path, kernel: str) -> SourceOptions:
     """What the file at `path`, and the one it takes the kernel from, say of launches of `kernel` (`Ops.kernel`)."""
-    try:
-        stamp = path.stat()
-    except OSError:
-        return SourceOptions()
-    return _read(path, kernel, stamp.st_mtime_ns, stamp.st_size)
-
-
-def parameter_names(path: Path, kernel: str) -> list[str]:
-    """The positional parameters of a kernel, in the order of its signature; none where its source is not found."""
-    for file, module, name in _definitions(path, kernel):
-        found = _KernelReader(file, module, name).parameters
-        if found:
-            return found
-    return []
-
-
-@functools.lru_cache(maxsize=256)
-def _read(path: Path, kernel: str, _changed_ns: int, _size: int) -> SourceOptions:
     found = SourceOptions()
     for file, module, name in _definitions(path, kernel):
         one = _KernelReader(file, module, name).read()
@@ -62,6 +44,15 @@ def _read(path: Path, kernel: str, _changed_ns: int, _size: int) -> SourceOption
             found.signature or one.signature,
         )
     return found
+
+
+def parameter_names(path: Path, kernel: str) -> list[str]:
+    """The positional parameters of a kernel, in the order of its signature; none where its source is not found."""
+    for file, module, name in _definitions(path, kernel):
+        found = _KernelReader(file, module, name).parameters
+        if found:
+            return found
+    return []
 
 
 def _definitions(path: Path, kernel: str) -> Iterator[tuple[Path, Module, str]]:
@@ -89,7 +80,7 @@ def _module(path: Path) -> Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = parse(path, path.read_bytes())
+            tree = parse(path, read_source(path))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     known: dict[Path, Module | None] = {}

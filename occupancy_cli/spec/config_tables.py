@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.errors import InputError, unknown_name
+from occupancy_cli.json_reader import read_text
 from occupancy_cli.spec.kernel_spec import ConfigTable
 from occupancy_cli.spec.settings import parse_value
 
@@ -126,12 +127,8 @@ def _same(value: Any, wanted: Any) -> bool:
 def read_table(path: Path, names: Mapping[str, Any]) -> list[TableEntry]:
     """The entries of one file, by key; `InputError` with the line of what is no config."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path.stat().st_size:,} bytes; a table may have {MAX_BYTES:,}", where=str(path))
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_BYTES)
         data = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except OSError as failed:
-        raise InputError(f"cannot be read: {failed.strerror or failed}", where=str(path)) from failed
     except json.JSONDecodeError as bad:
         raise InputError(f"not valid JSON: {bad.msg}", where=f"{path}:{bad.lineno}") from bad
     except (ValueError, RecursionError) as bad:

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from occupancy_cli.errors import InputError, unknown_name
+from occupancy_cli.json_reader import read_text
 from occupancy_cli.spec.budget_layers import BudgetLayer, layers_from
 from occupancy_cli.spec.kernel_spec import (
     Argument,
@@ -39,8 +40,8 @@ from occupancy_cli.spec.kernel_spec import (
     gpu_names,
 )
 from occupancy_cli.spec.model_errors import input_error
-from occupancy_cli.spec.toml_places import toml_places
-from occupancy_cli.yaml_reader import Document, KeyPath, find_file
+from occupancy_cli.spec.toml_places import line_of_long_key, toml_places
+from occupancy_cli.yaml_reader import Document, KeyPath
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,6 +50,8 @@ else:
 
 FILE = "pyproject.toml"
 _TABLE: KeyPath = ("tool", "occupancy")
+_MAX_BYTES = 300_000
+_MAX_PARTS = 100
 LAUNCH_KEYS = ("arguments", "shapes", "constexprs", "derived", "configs", "grid")
 """The keys of a kernel's table that a spec has too: how a kernel without a spec is launched."""
 
@@ -159,16 +162,18 @@ def find_project(start: Path) -> Project | None:
 
 def read_project(path: Path, *, required: bool = True) -> Project | None:
     """The settings in a file. Without the table: None, or with `required` an `InputError`."""
-    find_file(path)
     shown = _shown(path)
+    text = read_text(path, _MAX_BYTES)
+    # The standard reader takes time with the square of a dotted key's length: a longer one is refused before it reads.
+    if (line := line_of_long_key(text, _MAX_PARTS)) is not None:
+        raise InputError(f"a key of more than {_MAX_PARTS} parts", where=f"{shown}:{line}")
     try:
-        text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
-    except OSError as bad:
-        raise InputError(f"cannot be read: {bad.strerror}", where=shown) from None
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", where=shown) from None
     except tomllib.TOMLDecodeError as bad:
+        raise InputError(f"not valid TOML: {bad}", where=shown) from None
+    except RecursionError:
+        raise InputError("not valid TOML: nested too deep", where=shown) from None
+    except ValueError as bad:  # an integer of thousands of digits
         raise InputError(f"not valid TOML: {bad}", where=shown) from None
     tools = data.get("tool")
     table = tools.get("occupancy") if isinstance(tools, dict) else None

@@ -8,19 +8,28 @@ that the table is the value of; items of arrays are.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator
 
 from occupancy_cli.yaml_reader import KeyPath
 
+_LINE_END = re.compile(r"\n")
 _KEY = re.compile(r"""\s*(?:(?P<bare>[A-Za-z0-9_-]+)|"(?P<basic>(?:[^"\\]|\\.)*)"|'(?P<literal>[^']*)')\s*""")
 _STRING = re.compile(r"""\"\"\"(?:[^\\]|\\.)*?\"{3,5}|'''.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*'""", re.DOTALL)
+_MARK = re.compile(rf"(?P<part>{_STRING.pattern}|[A-Za-z0-9_-]+)|(?P<dot>\.)|(?P<blank>[ \t]+)|.", re.DOTALL)
 Places = dict[KeyPath, tuple[int, int]]
 
 
 def toml_places(text: str) -> Places:
     """The line and column, from 1, of every table's header, of every key and of every item of its array."""
     found: Places = {}
+    starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
+
+    def place(at: int) -> tuple[int, int]:
+        line = bisect.bisect_right(starts, at)
+        return line, at - starts[line - 1] + 1
+
     counts: dict[KeyPath, int] = {}
     table: KeyPath = ()
     at = 0
@@ -36,23 +45,19 @@ def toml_places(text: str) -> Places:
                 index = counts.get(keys, 0)
                 counts[keys] = index + 1
                 table = (*keys, index)
-            found[table] = _place(text, start)
+            found[table] = place(start)
             at = _line_end(text, end)
             continue
         keys, end = _keys(text, start)
         if not keys:
             at = _line_end(text, start)
             continue
-        found[table + keys] = _place(text, start)
+        found[table + keys] = place(start)
         at = _past_space(text, end + 1)
         items, at = _value(text, at)
         for index, item in enumerate(items):
-            found[table + keys + (index,)] = _place(text, item)
+            found[table + keys + (index,)] = place(item)
     return found
-
-
-def _place(text: str, at: int) -> tuple[int, int]:
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _line_end(text: str, at: int) -> int:
@@ -109,7 +114,8 @@ def _tokens(text: str, at: int) -> Iterator[tuple[str, int]]:
     while at < len(text):
         character = text[at]
         if character == "#":
-            at = _line_end(text, at) - 1 if "\n" in text[at:] else len(text)
+            end = text.find("\n", at)
+            at = end if end >= 0 else len(text)
         elif (string := _STRING.match(text, at)) is not None:
             yield "string", at
             at = string.end()
@@ -118,3 +124,19 @@ def _tokens(text: str, at: int) -> Iterator[tuple[str, int]]:
             if kind is not None or not character.isspace():
                 yield kind or "other", at
             at += 1
+
+
+def line_of_long_key(text: str, most_parts: int) -> int | None:
+    """The line of the first dotted key of more than `most_parts` parts, in any text; None where there is none."""
+    parts, wants_part = 0, True
+    for mark in _MARK.finditer(text):
+        if mark["part"] is not None:
+            parts = parts + 1 if wants_part else 1
+            wants_part = False
+            if parts > most_parts:
+                return text.count("\n", 0, mark.start()) + 1
+        elif mark["dot"] is not None and parts:
+            wants_part = True
+        elif mark["blank"] is None:
+            parts, wants_part = 0, True
+    return None

@@ -7,13 +7,14 @@ between the two, in an order that mixes long and short.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from occupancy_cli.errors import InputError
+from occupancy_cli.json_reader import parse_json, read_text
 
 MAX_REQUESTS = 100_000
+_MAX_FILE_BYTES = 5_000_000
 _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, fill an interval evenly whatever their number
 
 
@@ -61,14 +62,9 @@ def _numbers(text: str, where: str) -> list[int]:
         path = Path(text)
         if not path.is_file():
             raise InputError("is neither numbers nor a file", where=where, hint=hint)
-        if path.stat().st_size > 5_000_000:
-            raise InputError("the file has more than 5,000,000 bytes", where=where)
-        given = path.read_text(encoding="utf-8", errors="replace")
+        given = read_text(path, _MAX_FILE_BYTES)
         if given.lstrip().startswith("["):
-            try:
-                loaded = json.loads(given)
-            except (ValueError, RecursionError) as bad:
-                raise InputError(f"is no JSON list: {bad}", where=where, hint=hint) from None
+            loaded = parse_json(given, where)
             if not all(isinstance(n, int) and not isinstance(n, bool) and abs(n) < 10**9 for n in loaded):
                 raise InputError("the list holds something that is no length", where=where, hint=hint)
             return list(loaded)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from occupancy_cli.cli.process_ends import sentence
+from occupancy_cli.source.source_files import split_reference
 
 OCCUPANCY = f"{sys.executable} -m occupancy_cli"
 SPEC = "schema: occupancy/kernel-spec/1\nkernel: k.py:k\n"
@@ -93,3 +94,48 @@ def test_our_own_fault_says_where_and_how_to_see_more(tmp_path: Path) -> None:
         text = sentence(bad)
     assert text.startswith("an error of occupancy itself: ZeroDivisionError: division by zero at test_process_ends.py:")
     assert text.endswith("OCCUPANCY_DEBUG=1 shows where it came from.")
+
+
+NAMES = {
+    "a.b.py:k": ("a.b.py", "k"),
+    "co:lon.py:k": ("co:lon.py", "k"),
+    "k$(touch x).py:Ops.k": ("k$(touch x).py", "Ops.k"),
+    "k.py:make(64, 'a:b').k": ("k.py", "make(64, 'a:b').k"),
+    "package.module:k": ("package.module", "k"),
+    "no:tebook.ipynb:k": ("no:tebook.ipynb", "k"),
+    "a:b.py": ("a:b.py", ""),
+    "k.py": ("k.py", ""),
+}
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_a_reference_is_split_behind_the_name_of_its_file(text: str) -> None:
+    assert split_reference(text) == NAMES[text]
+
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(x):
+    tl.store(x, tl.load(x) * 2)
+"""
+
+
+@pytest.mark.compiles
+@pytest.mark.one_triton
+def test_a_kernel_in_files_of_odd_names(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 in file and folder, a line end, a colon, a dash first, what a shell or terminal obeys."""
+    for number, name in enumerate((b"\xff.py", b"-new\nline: $(touch x) \x1b[31m.b.py")):
+        folder = os.fsencode(tmp_path) + b"/fo\xfflder%d" % number
+        os.mkdir(folder)  # noqa: PTH102
+        with open(folder + b"/" + name, "w") as file:  # noqa: PTH123
+            file.write(KERNEL)
+        command = [*os.fsencode(OCCUPANCY).split(), b"analyze", b"./" + name + b":k", b"--arg", b"x=*fp32"]
+        environ = {**os.environ, "OCCUPANCY_CACHE_DIR": str(tmp_path / "cache")}
+        for _ in range(2):  # the second from the cache
+            done = subprocess.run(command, capture_output=True, check=False, cwd=folder, env=environ)
+            assert (done.returncode, done.stderr) == (0, b""), done.stdout + done.stderr
+            assert b"yes" in done.stdout and b"\x1b" not in done.stdout and b"\xff" not in done.stdout
+        assert os.listdir(folder) == [name]  # noqa: PTH208

@@ -282,6 +282,26 @@ def test_why_a_kernel_is_not_kept_is_remembered_until_it_is(tmp_path: Path, sour
     assert cache.info().unkept == ()
 
 
+def test_a_kernel_whose_file_is_named_by_no_text_is_kept_as_any_other(tmp_path: Path, source: Path) -> None:
+    cache = ResultCache(tmp_path / "c")
+    name = os.fsdecode(b"\xff.py:k")
+    cache.put_unkept(name, [f"{name}:3 starts a process"])
+    assert cache.info().unkept == (Unkept(r"\udcff.py:k", (f"{name}:3 starts a process",)),)
+    cache.put("k", Value(1), seen(of_file(source), Fact("kind", name, "file")), triton="3.9.0", kernel=name)
+    assert (cache.info().unkept, cache.info().records, cache.notice) == ((), 1, "")
+
+
+def test_a_full_disk_loses_a_result_and_says_so_once(tmp_path: Path, source: Path) -> None:
+    cache = ResultCache(tmp_path / "c")
+    put(cache, "before", 1, source)
+    assert cache._connection is not None
+    cache._connection.execute("PRAGMA max_page_count = 1")  # SQLITE_FULL, as a disk without room gives
+    for i in range(200):
+        cache.put(f"k{i}", Value(i, {"x" * 500: i}), seen(of_file(source)), triton="3.9.0")
+    assert "full" in cache.unwritten and str(cache.path) in cache.unwritten and cache.trouble == cache.notice == ""
+    assert got(cache, "before") == 1
+
+
 def test_a_folder_that_cannot_be_made_only_turns_the_cache_off(tmp_path: Path, source: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = ResultCache(tmp_path / "file" / "cache")

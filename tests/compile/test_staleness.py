@@ -18,6 +18,7 @@ from occupancy_cli.compile.compile_service import CompileService, SourcesChanged
 from occupancy_cli.compile.request import ArgumentValue, CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits
+from occupancy_cli.source.source_launches import source_options
 
 pytestmark = pytest.mark.compiles
 
@@ -217,3 +218,37 @@ def test_an_answer_that_the_kernel_writes_is_refused_by_name(name: str, tmp_path
         wrong, right = service.compile_all([asked(path), asked(plain)])
     assert (wrong.kind, wrong.resources, right.ok) == ("crash", None, True)
     assert f"{path}:k" in wrong.message and "answered what was not asked" in wrong.message
+
+
+@pytest.mark.one_triton
+def test_what_is_read_here_and_what_a_worker_loads_are_one_text(tmp_path: Path) -> None:
+    """Options of a launch are read from the text in this process, the kernel is loaded by another: an edit between
+    them, or after the last compile, ends the run; the next run takes the new text."""
+    path = written(tmp_path, "REP = 1")
+    new = path.read_text().replace("REP = 1", "REP = 8")
+    with (
+        pytest.raises(SourcesChanged, match=r"k\.py changed during the run"),
+        CompileService(limits=QUICK, jobs=1) as service,
+    ):
+        source_options(path, "k")
+        path.write_text(new)
+        service.compile_all([asked(path)])
+    with (
+        pytest.raises(SourcesChanged, match=r"k\.py changed during the run"),
+        CompileService(limits=QUICK, jobs=1) as service,
+    ):
+        assert service.compile_all([asked(path)])[0].ok
+        path.write_text(f"{new}\n# edited\n")
+        source_options(path, "k")
+    assert compiled(path, tmp_path / "cache")[0].ok
+
+
+def test_options_are_read_anew_whatever_the_time_of_change_says(tmp_path: Path) -> None:
+    path = tmp_path / "k.py"
+    path.write_text("import triton\n@triton.jit\ndef k(x): pass\nk[(1,)](x, num_warps=4)\n")
+    was = path.stat()
+    (first,) = source_options(path, "k").launches
+    path.write_text(path.read_text().replace("num_warps=4", "num_warps=8"))
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    (second,) = source_options(path, "k").launches
+    assert (first.values["num_warps"], second.values["num_warps"]) == (4, 8)

@@ -6,7 +6,7 @@ import dataclasses
 
 from test_page import choice, report
 
-from occupancy_cli.report.choice_parts import Recommendation, Subject
+from occupancy_cli.report.choice_parts import Recommendation, Subject, TiedValues
 from occupancy_cli.report.terminal import text
 
 
@@ -16,7 +16,10 @@ def found(**changes: object) -> Recommendation:
         "set_line": "export H=16", "left_open": "left to the autotuner, which is taken to find BLOCK=64",
         "against": "the defaults of its spec", "why": ["iterations of the longest CTA: 11 -> 4"],
         "candidates": 24, "tied": 3,
-        "tied_values": {"H": [16], "num_ctas": [1], "BLOCK": [32, 64], "T": list(range(9))},
+        "tied_values": [
+            TiedValues(name=n, values=v)
+            for n, v in (("H", [16]), ("num_ctas", [1]), ("BLOCK", [32, 64]), ("T", list(range(9))))
+        ],
     }  # fmt: skip
     return dataclasses.replace(first, **(given | changes))  # type: ignore[arg-type]
 

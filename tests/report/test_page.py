@@ -25,7 +25,7 @@ from occupancy_cli.report.provenance import Provenance
 from occupancy_cli.report.report import Report
 
 MADE = Provenance("occupancy report k.yaml", "2026-01-02")
-HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\x1b[31m\u202e url(http://x.example/a)"
+HOSTILE = "\"'></title></style></svg><script>alert(1)</script><img src=x onerror=document.title='owned'>&amp;\x1b[31m\u202e url(http://x.example/a)"
 GPU = Gpu(
     id="g", name="G", compute_capability="12.0", sm_count=188, max_warps_per_sm=48, max_ctas_per_sm=24,
     registers_per_sm=65536, shared_per_sm_bytes=102400, shared_per_cta_optin_bytes=101376,
@@ -190,22 +190,23 @@ def test_every_chart_has_its_sentence_its_table_and_its_numbers_under_the_pointe
     assert page.text.count("batch 8, as set now: 4.0 us ± 9.2 %") == 2
 
 
+def spoiled(value: Any) -> Any:
+    """A part of a Report with `HOSTILE` behind every text in it, but for words that renderers look things up by."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kept = ("status", "schema_", "command", "level")
+        changes = {f.name: spoiled(getattr(value, f.name)) for f in dataclasses.fields(value) if f.name not in kept}
+        return dataclasses.replace(value, **changes)
+    kept_keys = ("shared", "registers", "warps", "ctas")
+    if isinstance(value, dict):
+        return {k if k in kept_keys or k.endswith("_us") else k + HOSTILE: spoiled(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(spoiled(one) for one in value)
+    return value + HOSTILE if isinstance(value, str) else value
+
+
 def test_nothing_of_a_report_becomes_markup() -> None:
     pytest.importorskip("vl_convert")
     plain = Page(render_page([report()], MADE))
-
-    def spoiled(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            kept = ("status", "schema_", "command", "level")
-            changes = {f.name: spoiled(getattr(value, f.name)) for f in dataclasses.fields(value) if f.name not in kept}
-            return dataclasses.replace(value, **changes)
-        kept_keys = ("shared", "registers", "warps", "ctas")
-        if isinstance(value, dict):
-            return {k if k in kept_keys or k.endswith("_us") else k + HOSTILE: spoiled(v) for k, v in value.items()}
-        if isinstance(value, (list, tuple)):
-            return type(value)(spoiled(one) for one in value)
-        return value + HOSTILE if isinstance(value, str) else value
-
     text = render_page([spoiled(report())], Provenance(HOSTILE, HOSTILE))
     found = Page(text)
     assert set(found.tags) == set(plain.tags) and found.open == []

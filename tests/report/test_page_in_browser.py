@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser
-from test_page import MADE, report
+from test_page import HOSTILE, MADE, report, spoiled
 
 from occupancy_cli.report.html.page import render_page
+from occupancy_cli.report.provenance import Provenance
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")]
 
@@ -131,3 +133,23 @@ def test_it_prints(browser: Browser, page: Path) -> None:
     browser.ask("Emulation.setDeviceMetricsOverride", width=718, height=1000, deviceScaleFactor=1, mobile=False)
     wide = "[...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > 718).length"
     assert browser.value(wide) == 0
+
+
+def dumped(page: Path) -> subprocess.CompletedProcess[str]:
+    """The page as the browser has it once its scripts have run, and its console."""
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    return subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=120, check=True)
+
+
+def test_a_browser_finds_no_element_and_runs_nothing_of_a_hostile_report(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    plain, hostile, raw = (tmp_path / name for name in ("plain.html", "hostile.html", "raw.html"))
+    plain.write_text(render_page([report()], MADE))
+    hostile.write_text(render_page([spoiled(report())], Provenance(HOSTILE, HOSTILE)))
+    raw.write_text(f"<!doctype html><title>a</title><p>{HOSTILE}".replace("alert(1)", "1"))  # which waits for a click
+    # The same text put into a page as it is: this browser would run it.
+    assert "<title>owned</title>" in dumped(raw).stdout
+    opened, usual = (dumped(page) for page in (hostile, plain))
+    assert "<title>owned" not in opened.stdout and "CONSOLE" not in opened.stderr
+    for element in ("script", "img", "svg", "style", "title", "figure", "td", "a"):
+        assert opened.stdout.count(f"<{element}") == usual.stdout.count(f"<{element}"), element

@@ -6,18 +6,21 @@ import dataclasses
 import io
 import json
 import re
-import shlex
+import subprocess
 import types
 import typing
 import unicodedata
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from occupancy_cli.answers.recommend import exports
+from occupancy_cli.errors import InputError
 from occupancy_cli.report import schema
+from occupancy_cli.report.check_lines import render_jsonl
 from occupancy_cli.report.check_markdown import render_check_markdown
 from occupancy_cli.report.csv_rows import as_csv
 from occupancy_cli.report.emit import FORMS, emitted
@@ -31,10 +34,11 @@ from occupancy_cli.report.terminal import render
 from occupancy_cli.report.terminal.console import make_console
 from occupancy_cli.report.view import View
 from occupancy_cli.report.visible_report import visible_part
+from occupancy_cli.spec.kernel_spec import load_spec
 
 HOSTILE = (
     "::error file=x::first\x1b[31m\x00\x07\r\n::error::y\n  ::warning::z ##[group]a ##vso[task]b\u202e\u2028\x9b31m"
-    " ::set-output [red]bold[/red] `id` $(id) \"'<script>alert(1)</script>"
+    " ::set-output [red]bold[/red] `id` $(touch x) %0A::error::c %0D \"'<script>alert(1)</script> ;touch x; &|>x [a](b)"
 )
 PARTS: dict[str, Any] = {}
 for _module in schema.MODULES:
@@ -150,12 +154,41 @@ def test_what_is_pasted_carries_no_text_raw(form: str) -> None:
     assert not re.search(r"(?m)^\s*::", text)
 
 
-def test_exports_are_words_to_a_shell() -> None:
+def exported(value: object) -> str:
     knob = types.SimpleNamespace(env="MY_BLOCK")
     kernel: Any = types.SimpleNamespace(given=types.SimpleNamespace(spec=types.SimpleNamespace(knobs={"BLOCK": knob})))
-    for value in (HOSTILE.replace("\x00", ""), 64, 0.5, True):
-        (line,) = exports(kernel, {"BLOCK": value})
-        assert shlex.split(line) == ["export", f"MY_BLOCK={value}"]
+    (line,) = exports(kernel, {"BLOCK": value})
+    return line
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        HOSTILE.replace("\x00", ""),
+        "$(touch x)",
+        "`touch x`",
+        "a;touch x",
+        "'; touch x; '",
+        "a\ntouch x\n",
+        "\\'",
+        64,
+        0.5,
+    ],
+)
+def test_a_shell_that_evaluates_the_exports_sets_a_value_and_runs_nothing(value: object, tmp_path: Path) -> None:
+    script = 'eval "$1"; printf %s "$MY_BLOCK"'
+    done = subprocess.run(["sh", "-c", script, "sh", exported(value)], capture_output=True, check=True, cwd=tmp_path)
+    assert (done.stdout.decode(), done.stderr) == (str(value), b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["X;touch x", "1X", "X Y", "X=1", "É", "", "$(id)", "X-Y"])
+def test_a_variable_whose_name_a_shell_would_not_take_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "k.yaml").write_text(
+        f"schema: occupancy/kernel-spec/1\nkernel: k.py:k\nknobs: {{B: {{values: [16], env: {json.dumps(name)}}}}}\n"
+    )
+    with pytest.raises(InputError, match=r"k\.yaml:3:\d+: knobs\.B\.env"):
+        load_spec(tmp_path / "k.yaml")
 
 
 def test_json_escapes_what_a_terminal_would_obey_and_says_the_same() -> None:
@@ -166,12 +199,15 @@ def test_json_escapes_what_a_terminal_would_obey_and_says_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "written", [as_csv, render_github, render_gitlab, render_sarif, render_junit, render_check_markdown]
+    "written", [as_csv, render_github, render_gitlab, render_jsonl, render_sarif, render_junit, render_check_markdown]
 )
 def test_other_formats_carry_nothing_raw(written: Any) -> None:
     text = written(REPORT)
     assert steering(text) == []
     if written is not render_github:  # whose lines are such commands, made by itself
         assert not re.search(r"(?m)^\s*::", text)
+    else:
+        # One line a finding that counts and the last one; `%` of a text is no escape of a line end.
+        assert len(text.splitlines()) == 3 and not re.search(r"%0[ADad]", text)
     if written is render_junit or written is render_check_markdown:
         assert "<script>" not in text

@@ -100,8 +100,9 @@ def open_names(found: Recommendation, most: int = 6) -> list[str]:
     """What every tied setting has, and what they differ in: that did not matter within the error."""
     if (found.tied or 0) < 2:
         return []
-    differ = {n: v for n, v in found.tied_values.items() if len(v) > 1}
-    agree = {n: v[0] for n, v in found.tied_values.items() if len(v) == 1 and (n, v[0]) != ("num_ctas", 1)}
+    tied = [(each.name, each.values) for each in found.tied_values]
+    differ = {n: v for n, v in tied if len(v) > 1}
+    agree = {n: v[0] for n, v in tied if len(v) == 1 and (n, v[0]) != ("num_ctas", 1)}
     lines = [f"every tied setting has {pairs({n: v for n, v in agree.items() if v is not None})}"] if agree else []
     shown = [
         f"{n} {', '.join(map(str, v))}" if len(v) <= most else f"{n} {v[0]} to {v[-1]} ({len(v)} values)"
