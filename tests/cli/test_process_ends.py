@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from occupancy_cli.cli.process_ends import sentence
+from occupancy_cli.errors import sentence
 from occupancy_cli.source.source_files import split_reference
 
 OCCUPANCY = f"{sys.executable} -m occupancy_cli"
