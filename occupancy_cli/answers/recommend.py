@@ -183,6 +183,7 @@ class RankedBatch:
     iterations_from: Mapping[str, str]
     pruned: tuple[str, ...] = ()
     standing: Standing | None = None
+    straggler: schema.Straggler | None = None
 
 
 def rank_batches(
@@ -228,7 +229,16 @@ def rank_batches(
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
         said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
         stood = standing(times, which, ranking, compared=len(asked) <= MOST_COMPARED) if stands else None
-        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned), stood))
+        waits = None
+        if stands and workload.lengths is not None:
+            from occupancy_cli.answers.stragglers import straggler_of
+
+            setting = ranking.chosen.candidate.setting
+            same = zip([*wanted, *([fastest] if now else [])], [*candidates, *([incumbent] if incumbent else [])],
+                       strict=True)  # fmt: skip
+            which_one = next(i for i, each in same if each.candidate.setting == setting)
+            waits = straggler_of(kernel, gpu, batch, times.analyzed(which_one), workload, ranking.chosen)
+        found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned), stood, waits))
     return found, everything
 
 
@@ -463,6 +473,7 @@ def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recomm
         tied_values=[]
         if stood is None
         else [schema.TiedValues(name=n, values=list(v)) for n, v in stood.tied_values.items()],
+        straggler=ranked.straggler,
         chosen=chosen,
         default=choice_part(gpu, ranking.incumbent),
         runner_up=choice_part(gpu, ranking.runner_up),

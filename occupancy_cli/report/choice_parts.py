@@ -78,6 +78,20 @@ class TiedValues:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Straggler:
+    """The longest requests of uneven ones, where the launch ends later for them: by `later_us` after the rest.
+
+    `requests` are their numbers from 0, which are the program ids of their CTAs on axis `program_axis` of the grid.
+    """
+
+    requests: list[int]
+    tokens: int
+    next_tokens: int = field(metadata={"description": "of the longest of the other requests"})
+    later_us: float
+    program_axis: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recommendation:
     """What to set for one batch. `predicted_speedup_vs_default` is the incumbent's predicted time over this one's."""
 
@@ -108,6 +122,7 @@ class Recommendation:
         default_factory=list,
         metadata={"description": "what the tied settings have of each name; empty for more than 8 batches"},
     )
+    straggler: Straggler | None = None
     cannot_launch: list[str] = field(default_factory=list)
     constexpr_knobs: list[str] = field(
         default_factory=list, metadata={"description": "knobs that decide what a config takes"}

@@ -20,6 +20,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.report import schema
 from occupancy_cli.report.emit import FORMS, checked, emitted, read_head
 from occupancy_cli.report.provenance import Provenance
+from occupancy_cli.report.terminal.text import straggling
 
 MADE = Provenance("occupancy recommend --batch 80,96 --set num_warps=8 --emit configs", "2026-01-02")
 pytestmark = [pytest.mark.compiles, pytest.mark.one_triton, pytest.mark.usefixtures("shipped_compiled")]
@@ -78,11 +79,22 @@ def test_a_straggler_is_seen() -> None:
     """One request of 512 tokens among short ones takes as long as its own tiles; even requests of 32 do not."""
     short, straggler = ",".join(["32"] * 40), ",".join(["32"] * 39 + ["512"])
 
-    def time_us(lengths: str) -> float:
-        found = json.loads(run("recommend", "--lengths", lengths, "--set", "TARGET_CTAS=1", "--format", "json"))
-        return float(found["recommendation"]["chosen"]["predicted_time_us"])
+    def found(lengths: str) -> schema.Recommendation:
+        text = run("recommend", "--lengths", lengths, "--set", "TARGET_CTAS=1", "--format", "json")
+        [one] = schema.report_from_json(text).recommendations
+        return one
 
-    assert time_us(straggler) > 2 * time_us(short)
+    even, uneven = found(short), found(straggler)
+    assert even.chosen.predicted_time_us is not None and uneven.chosen.predicted_time_us is not None
+    assert uneven.chosen.predicted_time_us > 2 * even.chosen.predicted_time_us
+    late = uneven.straggler
+    assert even.straggler is None and late is not None
+    assert (late.requests, late.tokens, late.next_tokens, late.program_axis) == ([39], 512, 32, 0)
+    # Cut to 32 tokens all requests are even: what is left of the time is that of the even launch, with the same config.
+    assert 0 < late.later_us < uneven.chosen.predicted_time_us
+    [line] = straggling(uneven)
+    assert line.startswith("request 39 (512 tokens; the next longest has 32) ends last, ")
+    assert line.endswith("us after the rest: CTAs of program_id(0) 39")
 
 
 def test_sweep_as_csv_and_plot(monkeypatch: pytest.MonkeyPatch) -> None:

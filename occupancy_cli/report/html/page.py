@@ -27,6 +27,7 @@ from occupancy_cli.report.terminal.text import (
     open_names,
     pairs,
     split_columns,
+    straggling,
     sureness,
     waves,
 )
@@ -204,7 +205,7 @@ def _what_to_set(report: Report, found: Recommendation) -> Html:
     rows = [{"setting": n, **{label: column.get(n) for label, column in columns.items()}} for n in names]
     parts.append(table(rows, f"Settings at batch {found.batch}"))
     config = _config_of(report, found.chosen)
-    lines = [*_why(config), *(found.why or found.reasons), *open_names(found)]
+    lines = [*_why(config), *(found.why or found.reasons), *straggling(found), *open_names(found)]
     parts.append(tag("ul", [tag("li", line) for line in dict.fromkeys(lines)]))
     if found.cannot_launch:
         parts.append(tag("p", "Cannot launch: ", "; ".join(found.cannot_launch), class_="warn"))

@@ -54,7 +54,10 @@ def _recommendation(report: Report, found: Recommendation) -> list[RenderableTyp
         # num_ctas is 1 but for clusters, and says nothing where all have it.
         if name != "num_ctas" or any(column.get(name) != "1" for column in columns):
             table.add_row(Text(name), *(Text(column.get(name, "-")) for column in columns))
-    parts[1:1] = [*_answer(found), *(Text(f"- {line}") for line in [*found.why, *text.open_names(found)])]
+    parts[1:1] = [
+        *_answer(found),
+        *(Text(f"- {line}") for line in [*found.why, *text.straggling(found), *text.open_names(found)]),
+    ]
     parts.append(table)
     if found.cannot_launch:
         shown = found.cannot_launch[:3]

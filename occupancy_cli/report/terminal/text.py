@@ -75,6 +75,23 @@ def l2_said(about: Subject | None) -> str:
     )  # fmt: skip
 
 
+def straggling(found: Recommendation) -> list[str]:
+    """Which requests the launch waits for, how long, and in which CTAs they are; empty where it waits for none."""
+    late = found.straggler
+    if late is None:
+        return []
+    shown = ", ".join(map(str, late.requests[:4])) + (
+        f" and {len(late.requests) - 4} more" if late.requests[4:] else ""
+    )
+    many = len(late.requests) > 1
+    whole = "" if found.predicted_time_us is None else f" of {found.predicted_time_us:,.1f}"
+    return [
+        f"request{'s' if many else ''} {shown} ({late.tokens:,} tokens; the next longest has {late.next_tokens:,}) "
+        f"end{'' if many else 's'} last, {late.later_us:,.1f}{whole} us after the rest: CTAs of program_id("
+        f"{late.program_axis}) {shown}"
+    ]
+
+
 def flips(settings: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[int, list[str]]:
     """The batches at which another setting is the best than at the batch before: what changes there."""
     found = {}
