@@ -55,6 +55,8 @@ COMMANDS = (
     "cache",
     "doctor",
     "capture",
+    "completion",
+    "manual",
 )
 
 
