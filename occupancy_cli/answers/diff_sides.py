@@ -83,18 +83,13 @@ def diff(operands: Sequence[str], asked: Asked, service: CompileService, revisio
         if len(operands) != 2:
             raise InputError(f"two sides are compared, {len(operands)} given", where="diff", hint=f"Each is {_FORMS}.")
         sides = [(text, _side(text, asked, service)) for text in operands]
-    return diff_of(sides, interrupted=service.interrupted)
-
-
-def diff_of(sides: Sequence[tuple[str, Report]], *, interrupted: bool = False) -> Report:
-    """A Report with a Diff of each two neighbours among Reports of `explain`, each by what to call it."""
     found = [compared(one, other, (before, after)) for (before, one), (after, other) in itertools.pairwise(sides)]
     return Report(
         command="diff",
         toolchain=sides[-1][1].toolchain if sides else Toolchain(occupancy=VERSION, triton=None, ptxas=None),
         gpu=sides[-1][1].gpu,
         diffs=found,
-        interrupted=interrupted or any(report.interrupted for _, report in sides),
+        interrupted=service.interrupted or any(report.interrupted for _, report in sides),
     )
 
 
@@ -113,7 +108,7 @@ def _explained(asked: Asked, service: CompileService, given: KernelInput | None 
 def _side(text: str, asked: Asked, service: CompileService) -> Report:
     """What an operand stands for, by its form."""
     if text.endswith(".json"):
-        return saved_explanation(Path(text))
+        return _saved(Path(text))
     if _CONFIG.match(text):
         return _explained(
             replace(asked, configs=(*asked.configs, text)) if not asked.configs else _within(asked, text), service
@@ -137,8 +132,7 @@ def _within(asked: Asked, text: str) -> Asked:
     return replace(asked, configs=tuple(f"{each},{text}" for each in asked.configs))
 
 
-def saved_explanation(path: Path) -> Report:
-    """A Report of `explain` that was saved as JSON; `InputError` for any other."""
+def _saved(path: Path) -> Report:
     from occupancy_cli.report.schema import report_from_json
     from occupancy_cli.yaml_reader import find_file
 

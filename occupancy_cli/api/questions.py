@@ -179,28 +179,6 @@ def fit(
 
 
 @_python_errors
-def diff(
-    before: Report | str | Path, after: Report | str | Path, *, names: tuple[str, str] = ("before", "after")
-) -> Report:
-    """What differs between two Reports of `explain`, or files of them: figures, limits, buffers, lines of registers.
-
-    Whatever two of them can be of is compared: configs, GPUs, kernels, versions of one. Configs that both have under
-    the same values are paired; a single one on each side is a pair whatever its values. `names` is what to call them.
-    """
-    from occupancy_cli.answers.diff_sides import diff_of, saved_explanation
-    from occupancy_cli.report.report import Report
-
-    sides = []
-    for name, side in zip(names, (before, after), strict=True):
-        report = saved_explanation(Path(side)) if isinstance(side, (str, Path)) else side
-        if not isinstance(report, Report):
-            hint = "Pass what occ.explain returned, or a file that `occupancy explain --format json` wrote."
-            raise InputError(f"a {type(side).__name__} is no Report", where=name, hint=hint)
-        sides.append((name, report))
-    return diff_of(sides)
-
-
-@_python_errors
 def recommend(
     kernel: Any = None,
     *,
