@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         calc,
         check,
         compare,
+        diff,
         explain,
         fit,
         gpus,
@@ -63,6 +64,7 @@ __all__ = [
     "calc",
     "check",
     "compare",
+    "diff",
     "explain",
     "fit",
     "gpus",
@@ -81,7 +83,7 @@ _HOME = {
     "occupancy_cli.api.compiling": ("Compiling",),
     "occupancy_cli.api.pruner": ("Pruner", "prune", "pruner"),
     "occupancy_cli.api.questions": (
-        *("analyze", "calc", "check", "compare", "explain", "fit", "gpus", "load_spec", "recommend", "sweep"),
+        *("analyze", "calc", "check", "compare", "diff", "explain", "fit", "gpus", "load_spec", "recommend", "sweep"),
     ),
     "occupancy_cli.errors": (
         *("CompileError", "InputError", "MissingDependencyError", "OccupancyError", "UnknownNameError"),

@@ -8,8 +8,12 @@ so they pickle by their data alone.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+_LONGEST_NAME = 200
 
 
 class OccupancyError(Exception):
@@ -75,3 +79,34 @@ def unknown_name(what: str, name: str, valid: Iterable[str], *, where: str = "")
     else:
         hint = f"There is no {what} to choose from."
     return UnknownNameError(f"unknown {what} {name!r}", where=where, hint=hint, name=name, valid=names)
+
+
+def sentence(bad: BaseException) -> str:
+    """What an unexpected failure comes to, in a sentence, and how to see more."""
+    if isinstance(bad, FileNotFoundError) and not _has_working_directory():
+        return "the working directory no longer exists"
+    if isinstance(bad, OSError) and bad.strerror:
+        name = "" if bad.filename is None else f"{_shortened(os.fsdecode(bad.filename))}: "
+        return f"{name}{bad.strerror}"
+    if isinstance(bad, RuntimeError) and str(bad).startswith("Symlink loop"):  # pathlib, before Python 3.13
+        return f"{_shortened(str(bad).rpartition('from ')[2].strip(chr(39)))}: is a link that leads to itself"
+    if isinstance(bad, MemoryError):
+        return "out of memory"
+    import traceback  # only an error of our own needs it
+
+    last = traceback.extract_tb(bad.__traceback__)[-1:]
+    at = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
+    said = f": {bad}" if str(bad) else ""
+    return f"an error of occupancy itself: {type(bad).__name__}{said}{at}\nOCCUPANCY_DEBUG=1 shows where it came from."
+
+
+def _has_working_directory() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}… ({len(name):,} characters)"

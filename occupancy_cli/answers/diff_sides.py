@@ -63,10 +63,13 @@ class Asked:
         return read_kernel_input(self.kernel, self.arguments, self.grid)
 
 
-def diff(operands: Sequence[str], asked: Asked, service: CompileService, revisions: str, tritons: str) -> Report:
+def diff(
+    operands: Sequence[str | Report], asked: Asked, service: CompileService, revisions: str = "", tritons: str = ""
+) -> Report:
     """A Report with the Diffs; `revisions` and `tritons` are what --rev and --triton gave, "" without them.
 
-    Raises `InputError` for operands that are none, or too few or many of them.
+    An operand that is a Report of `explain` is a side as it stands. Raises `InputError` for operands that are none, or
+    too few or many of them.
     """
     if revisions and tritons:
         raise InputError("--rev and --triton are given both", where="--triton")
@@ -77,12 +80,17 @@ def diff(operands: Sequence[str], asked: Asked, service: CompileService, revisio
                 where="--rev" if revisions else "--triton",
                 hint="Name one kernel.",
             )
-        asked = replace(asked, kernel=operands[0] if operands else asked.kernel)
+        asked = replace(asked, kernel=str(operands[0]) if operands else asked.kernel)
         sides = _of_revisions(asked, service, revisions) if revisions else _of_tritons(asked, service, tritons)
     else:
         if len(operands) != 2:
             raise InputError(f"two sides are compared, {len(operands)} given", where="diff", hint=f"Each is {_FORMS}.")
-        sides = [(text, _side(text, asked, service)) for text in operands]
+        sides = [
+            (name, _with_maps(operand, name))
+            if isinstance(operand, Report)
+            else (operand, _side(operand, asked, service))
+            for name, operand in zip(("before", "after"), operands, strict=True)
+        ]
     found = [compared(one, other, (before, after)) for (before, one), (after, other) in itertools.pairwise(sides)]
     return Report(
         command="diff",
@@ -146,10 +154,14 @@ def _saved(path: Path) -> Report:
             where=str(path),
             hint="Write one by `occupancy explain KERNEL --format json > FILE`.",
         ) from bad
+    return _with_maps(report, str(path))
+
+
+def _with_maps(report: Report, where: str) -> Report:
     if not any(config.shared_map for kernel in report.kernels for config in kernel.configs):
         raise InputError(
             f"is a Report of `{report.command}`, which has no maps of shared memory",
-            where=str(path),
+            where=where,
             hint="Write one by `occupancy explain KERNEL --format json > FILE`.",
         )
     return report

@@ -54,6 +54,13 @@ def argument_of(name: str, value: Any) -> Argument:
     raise InputError(f"a {kind} stands for no argument of a kernel", where=where, hint=_FORM)
 
 
+def argument_text(name: str, value: Any) -> str:
+    """An argument as `--arg` takes it: `q_ptr=*bf16@8`, `n=i32=4096`."""
+    found = argument_of(name, value)
+    align = f"@{found.align}" if found.type.startswith("*") else ""
+    return f"{name}={found.type}{align}" + ("" if found.value is None else f"={found.value}")
+
+
 def _integer_type(value: int, where: str) -> str:
     if -(2**31) <= value < 2**31:
         return "i32"

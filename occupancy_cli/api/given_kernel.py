@@ -70,14 +70,15 @@ def _named(
         found = read_kernel_input(text)  # a text that names nothing is refused first
         raise _has_a_spec("args" if args is not None else "grid", found.source)
     parse_ref(text, Path.cwd())
-    return input_without_spec(text, arguments_of(args or {}), _axes(grid))
+    return input_without_spec(text, arguments_of(args or {}), axes_of(grid))
 
 
 def _has_a_spec(name: str, source: str) -> InputError:
     return InputError(f"{name} is for a kernel without a spec", where=name, hint=f"Edit {source}.")
 
 
-def _axes(grid: Sequence[int | str] | None) -> list[str] | None:
+def axes_of(grid: Sequence[int | str] | None) -> list[str] | None:
+    """The axes of a grid as expressions; `InputError` for what is no grid."""
     if grid is None:
         return None
     axes = [grid] if isinstance(grid, (str, int)) else list(grid)
@@ -107,7 +108,7 @@ def _live(
         raise InputError(f"{clash[0]} is in args and in settings", where="settings")
     sets = {**fixed, **sets}
     given = input_without_spec(
-        found.reference, arguments_of({n: v for n, v in args.items() if n not in compiled_in}), _axes(grid)
+        found.reference, arguments_of({n: v for n, v in args.items() if n not in compiled_in}), axes_of(grid)
     )
     listed = configs if configs is not None else None if found.configs is None else [dict(c) for c in found.configs]
     if found.heuristics:

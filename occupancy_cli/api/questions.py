@@ -179,6 +179,60 @@ def fit(
 
 
 @_python_errors
+def diff(
+    before: Any,
+    after: Any,
+    *,
+    kernel: str | Path | None = None,
+    gpu: str | GpuProfile | None = None,
+    args: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    batch: Batches | None = None,
+    grid: Sequence[int | str] | None = None,
+    profiles: Sequence[str | Path] = (),
+    compiling: Compiling = DEFAULT_COMPILING,
+) -> Report:
+    """Two sides beside each other: resources, limits, predicted time, each buffer, with the lines that differ.
+
+    A side is a config (a mapping or `triton.Config`), a GPU's name, a kernel (a spec, `file.py:kernel`), a Report of
+    `explain`, or the path of one (`.json`). `kernel` is whose sides they are where they do not say; `gpu`, `args`,
+    `settings`, `batch` and `grid` hold for both.
+    """
+    from occupancy_cli.answers.diff_sides import Asked
+    from occupancy_cli.answers.diff_sides import diff as compared
+    from occupancy_cli.api.argument_types import argument_text
+    from occupancy_cli.api.given_kernel import axes_of, settings_of
+
+    operands = [_operand(side, place) for side, place in ((before, "before"), (after, "after"))]
+    axes = axes_of(grid)
+    asked = Asked(
+        None if kernel is None else str(kernel),
+        asked_gpu(gpu, profiles),
+        settings_of(_with_batch(settings, batch)),
+        arguments=tuple(argument_text(name, value) for name, value in (args or {}).items()),
+        grid=None if axes is None else ",".join(axes),
+    )
+    return answered(compiling, lambda service: compared(operands, asked, service))
+
+
+def _operand(side: Any, place: str) -> str | Report:
+    """A side of `diff` as the command line has it: `NAME=VALUE,...` for a config, else its text; a Report as it is."""
+    from occupancy_cli.api.argument_types import config_of
+    from occupancy_cli.report.report import Report
+
+    if isinstance(side, (str, Path, Report)):
+        return str(side) if isinstance(side, Path) else side
+    try:
+        config = config_of(side, 0)
+    except InputError:
+        hint = 'A config such as {"BLOCK": 64}, a GPU, a kernel, or a Report of explain.'
+        raise InputError(f"a {type(side).__name__} is no side of a diff", where=place, hint=hint) from None
+    if not config:
+        raise InputError("a config without a value names none", where=place, hint='Such as {"BLOCK": 64}.')
+    return ",".join(f"{name}={value}" for name, value in config.items())
+
+
+@_python_errors
 def recommend(
     kernel: Any = None,
     *,
@@ -327,6 +381,9 @@ def calc(
         raise InputError(f"threads and num_warps {problem}", where="threads", hint="One of them is needed.")
     if num_warps is not None and num_warps < 1:
         raise InputError(f"{num_warps} is not possible: it is at least 1", where="num_warps")
+    if shared is None:
+        hint = "Bytes of dynamic shared memory per CTA; 0 for none."
+        raise InputError("is missing", where="shared", hint=hint)
     kernel = {
         "threads_per_cta": 32 * num_warps if num_warps is not None else threads,
         "registers_per_thread": regs,

@@ -23,9 +23,8 @@ from occupancy_cli.cli.process_ends import (
     drop_output,
     finish_streams,
     prepare_streams,
-    sentence,
 )
-from occupancy_cli.errors import OccupancyError, nearest
+from occupancy_cli.errors import OccupancyError, nearest, sentence
 from occupancy_cli.report.visible_text import visible_lines
 from occupancy_cli.version import VERSION
 
@@ -57,6 +56,8 @@ COMMANDS = (
     "capture",
     "completion",
     "manual",
+    "mcp",
+    "guide",
 )
 
 

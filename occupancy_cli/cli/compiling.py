@@ -86,6 +86,11 @@ def compiles_here(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command, ("jobs", "timeout", "memory_gb"), {"no_cache": True})
 
 
+def compiles_on_this_machine(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for a command that answers others, from the cache too: no executor."""
+    return _with_options(command, ("jobs", "timeout", "memory_gb", "no_cache"), {})
+
+
 def _with_options(command: Callable[..., None], names: tuple[str, ...], fixed: dict[str, Any]) -> Callable[..., None]:
     hints = inspect.get_annotations(command, eval_str=True)
     mine = inspect.get_annotations(CompileOptions, eval_str=True)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from occupancy_cli.errors import OccupancyError
 
 READER_GONE = 141
-_LONGEST_NAME = 200
 
 
 class ReaderGone(Exception):
@@ -77,35 +75,6 @@ def drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def sentence(bad: BaseException) -> str:
-    """What an unexpected failure comes to, in a sentence, and how to see more."""
-    if isinstance(bad, FileNotFoundError) and not _has_working_directory():
-        return "the working directory no longer exists"
-    if isinstance(bad, OSError) and bad.strerror:
-        name = "" if bad.filename is None else f"{_shortened(os.fsdecode(bad.filename))}: "
-        return f"{name}{bad.strerror}"
-    if isinstance(bad, RuntimeError) and str(bad).startswith("Symlink loop"):  # pathlib, before Python 3.13
-        return f"{_shortened(str(bad).rpartition('from ')[2].strip(chr(39)))}: is a link that leads to itself"
-    if isinstance(bad, MemoryError):
-        return "out of memory"
-    last = traceback.extract_tb(bad.__traceback__)[-1:]
-    at = f" at {Path(last[0].filename).name}:{last[0].lineno}" if last else ""
-    said = f": {bad}" if str(bad) else ""
-    return f"an error of occupancy itself: {type(bad).__name__}{said}{at}\nOCCUPANCY_DEBUG=1 shows where it came from."
-
-
 def debugging() -> bool:
     """Whether tracebacks are asked for."""
     return os.environ.get("OCCUPANCY_DEBUG", "") not in ("", "0")
-
-
-def _has_working_directory() -> bool:
-    try:
-        Path.cwd()
-    except OSError:
-        return False
-    return True
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}… ({len(name):,} characters)"

@@ -34,7 +34,7 @@ _GUARD = 'read _; kill -9 -"$1"; rm -rf "$2"'
 
 # As `python -m`, but without the working directory on the path: a file there called random.py or queue.py must not take
 # the place of the standard library's. The first argument is where this package lies, if it is not installed.
-_START = """
+START = """
 import sys
 sys.path[:] = [folder for folder in sys.path if folder]
 here = sys.argv.pop(1)
@@ -134,7 +134,7 @@ class WorkerClient:
         folder = tempfile.TemporaryDirectory(prefix="occupancy-worker-")
         process = subprocess.Popen(
             [
-                *(sys.executable, "-u", "-c", _START, str(Path(__file__).resolve().parents[2]), self.module),
+                *(sys.executable, "-u", "-c", START, str(Path(__file__).resolve().parents[2]), self.module),
                 *(f"{folder.name}/{_CAPTURE}", str(self.limits.memory_bytes)),
             ],
             stdin=subprocess.PIPE,

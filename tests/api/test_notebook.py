@@ -31,7 +31,7 @@ def test_a_cell_shows_a_table_and_a_picture(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    (output,) = notebook.cells[2].outputs
+    (output,) = (o for o in notebook.cells[2].outputs if o.output_type == "execute_result")
     shown = output["data"]["text/html"]
     # A head and two configs, both of which fit: one picture, of the limits.
     assert shown.count("<table>") == 1 and shown.count("<tr>") == 3 and shown.count("<svg") == 1

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import occupancy_cli as occ
-from occupancy_cli.api.argument_types import argument_of, configs_of
+from occupancy_cli.api.argument_types import argument_of, argument_text, configs_of
 from occupancy_cli.api.given_kernel import given_kernel
 from occupancy_cli.api.pruner import why_known
+from occupancy_cli.plan.kernel_input import parse_argument
 from occupancy_cli.report import schema
 from occupancy_cli.report.machine_parts import Toolchain
 
@@ -102,6 +103,23 @@ def test_what_stands_for_an_argument(value: Any, kind: str, number: Any, align: 
 def test_what_stands_for_no_argument_is_named(value: Any) -> None:
     with pytest.raises(occ.InputError, match=r'^args\["x"\]: '):
         argument_of("x", value)
+
+
+@pytest.mark.parametrize(
+    "value", ["*bf16", "*fp8e4nv@4", "i32=576", "tensordesc<bf16[64,32]>", None, True, 1 << 40, 0.5]
+)
+def test_an_argument_as_text_is_the_same_argument(value: Any) -> None:
+    assert parse_argument(argument_text("x", value)) == ("x", argument_of("x", value))
+
+
+def test_a_side_of_a_diff_is_a_config_a_name_or_a_report_of_explain() -> None:
+    with pytest.raises(occ.InputError, match=r"^before: a object is no side of a diff\nA config such as"):
+        occ.diff(object(), "h200")
+    with pytest.raises(occ.InputError, match=r"^after: a config without a value"):
+        occ.diff({"BLOCK_T": 16}, {})
+    report = occ.calc(num_warps=4, shared=0)
+    with pytest.raises(occ.InputError, match=r"^before: is a Report of `calc`, which has no maps of shared memory"):
+        occ.diff(report, report)
 
 
 def test_configs_are_mappings_or_triton_configs() -> None:

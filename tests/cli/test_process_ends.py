@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from occupancy_cli.cli.process_ends import sentence
+from occupancy_cli.errors import sentence
 
 OCCUPANCY = f"{sys.executable} -m occupancy_cli"
 SPEC = "schema: occupancy/kernel-spec/1\nkernel: k.py:k\n"
