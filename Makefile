@@ -1,5 +1,6 @@
 # make demo: set up and recommend for batch 80.  make test: set up and pass lint, types and tests.
 # make quick: the tests that compile nothing.  make sdist-tests: the same from an unpacked source distribution.
+# make docs: the site, into build/site.  make shell: man page and completions, into build/shell.  make dist: wheel, sdist.
 PYTHON ?= python3
 VENV ?= .venv
 TRITON ?=
@@ -10,7 +11,7 @@ TRITON_PIN = $(if $(TRITON),triton==$(TRITON))
 # With OLDEST=1, what pyproject.toml gives a lower bound for is installed in that version.
 OLDEST_PINS = $(shell sed -n '/^dependencies = \[/,/^\]/s/^  "\([a-z]*\)>=\([0-9.]*\)",$$/\1==\2/p' pyproject.toml)
 
-.PHONY: demo test lint types tests quick compile-tests sdist-tests setup setup-dev clean
+.PHONY: demo test lint types tests quick compile-tests sdist-tests docs shell dist setup setup-dev clean
 
 demo: setup
 	$(BIN)/occupancy recommend --batch 80
@@ -53,6 +54,23 @@ sdist-tests: setup-dev
 	$(BIN)/python -m build --quiet --sdist --outdir build/sdist
 	tar -xzf build/sdist/*.tar.gz -C build/sdist
 	cd build/sdist/*/ && $(abspath $(BIN))/python -m pytest -n $(JOBS) -m "not compiles"
+
+# Built strictly: a link that leads nowhere is an error. What is built asks for nothing from elsewhere.
+docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# For packagers; a user has them from `occupancy manual` and `occupancy completion SHELL`.
+shell: setup
+	mkdir -p build/shell
+	$(BIN)/occupancy manual > build/shell/occupancy.1
+	$(BIN)/occupancy completion bash > build/shell/occupancy.bash
+	$(BIN)/occupancy completion zsh > build/shell/_occupancy
+	$(BIN)/occupancy completion fish > build/shell/occupancy.fish
+
+# The same commit gives the same bytes, wherever and whenever it is built (tests/test_packages.py).
+dist: setup-dev
+	$(BIN)/python -m build --quiet --outdir dist
 
 # What depends on the Triton version: make compile-tests VENV=.venvs/3.6.0 TRITON=3.6.0
 compile-tests: setup-dev

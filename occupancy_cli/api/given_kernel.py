@@ -83,7 +83,7 @@ def axes_of(grid: Sequence[int | str] | None) -> list[str] | None:
         return None
     axes = [grid] if isinstance(grid, (str, int)) else list(grid)
     if not 1 <= len(axes) <= 3 or not all(isinstance(a, (int, str)) and str(a).strip() for a in axes):
-        raise InputError(f"{grid!r} is no grid", where="grid", hint='One to three axes: ("cdiv(n, 128)", "batch").')
+        raise InputError(f"{grid!r} is no grid", where="grid", hint='One to three axes: ("ceil_div(n, 128)", "batch").')
     return [str(axis) for axis in axes]
 
 

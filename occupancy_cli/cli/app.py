@@ -56,6 +56,8 @@ COMMANDS = (
     "cache",
     "doctor",
     "capture",
+    "completion",
+    "manual",
     "mcp",
     "guide",
 )

@@ -85,5 +85,10 @@ def index_text(folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    from occupancy_cli.errors import OccupancyError
+
     target = shipped_dir("hw_profiles") / INDEX
-    target.write_text(index_text(target.parent), encoding="utf-8")
+    try:
+        target.write_text(index_text(target.parent), encoding="utf-8")
+    except OccupancyError as bad:
+        raise SystemExit(str(bad)) from None

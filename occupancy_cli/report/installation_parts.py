@@ -2,7 +2,8 @@
 
 part       ok       found                    without it
 Triton     ok       3.9.0 (/.../triton)
-GPU        missing  no NVIDIA driver         occupancy verify, measure: a GPU has to be named with --gpu
+torch      missing  not installed            occupancy verify, measure and capture need torch
+to get torch: python -m pip install 'occupancy-cli[gpu]'
 
 /home/me/.cache/occupancy/results-1.sqlite: 412 results, 3,145,728 bytes
 """
@@ -16,13 +17,14 @@ from occupancy_cli.report.part_values import EXIT_OK, EXIT_UNDECIDED, prose
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledPart:
-    """One part of the toolchain. `needed`: nothing compiles without it."""
+    """One part of the toolchain. `needed`: nothing compiles without it. `get`: how to have it, where it is missing."""
 
     part: str
     ok: bool
     found: str = prose()
     disables: str = ""
     needed: bool = False
+    get: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

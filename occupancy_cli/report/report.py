@@ -156,6 +156,10 @@ class Report:
 
         yield from renderables(self, console)
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """What IPython shows where there is no HTML."""
+        printer.text(self.to_text())
+
     def _repr_html_(self) -> str:
         """What a notebook shows."""
         from occupancy_cli.report.html.notebook import fragment

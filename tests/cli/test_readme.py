@@ -7,55 +7,22 @@ is held under the one that the README was written with.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 
 import pytest
+from console_blocks import printed
 from locations import ROOT
 
 README = ROOT / "README.md"
 PAGES = (README, ROOT / "examples" / "deployment" / "README.md")
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
-COLUMNS = 100
 SKIPPED = (
     *("make ", "python ", "occupancy analyze my_kernel.py", "occupancy calc"),
     "occupancy plot",  # tests/report/test_plot.py
     *("occupancy verify", "occupancy measure", "occupancy calibrate", "occupancy compare"),
 )
-
-
-def printed(command: str) -> str:
-    """What `command` prints on a terminal of 100 columns, without colours."""
-    main, worker = pty.openpty()
-    fcntl.ioctl(worker, termios.TIOCSWINSZ, struct.pack("HHHH", 50, COLUMNS, 0, 0))
-    arguments = command.partition("#")[0].split()
-    env = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": str(COLUMNS)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "occupancy_cli", *arguments[1:]],
-        stdout=worker, stderr=subprocess.PIPE, cwd=ROOT, env=env,
-    )  # fmt: skip
-    os.close(worker)
-    text = b""
-    while True:
-        try:
-            part = os.read(main, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        text += part
-    os.close(main)
-    process.communicate()
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", text.decode().replace("\r\n", "\n")).splitlines()
-    # The last line of a check says how long it took.
-    lines = [re.sub(r"(unknown.*) in [\d.]+ s$", r"\1 in 4.2 s", line) for line in lines]
-    return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
 def blocks() -> list[tuple[str, str]]:
@@ -81,7 +48,7 @@ def test_the_pages_show_what_is_printed(command: str, shown: str) -> None:
     if triton_version() != written_with[1]:
         pytest.skip(f"the README was written with Triton {written_with[1]}")
     assert shown, f"nothing is shown for {command}"
-    assert printed(command) == shown
+    assert printed(command, ROOT) == shown
 
 
 def test_every_file_that_the_readme_links_to_is_there() -> None:
@@ -102,7 +69,7 @@ def write() -> None:
     texts = {page: page.read_text() for page in PAGES}
     for command, shown in blocks():
         old = f"$ {command}\n{shown}\n" if shown else f"$ {command}\n"
-        new = f"$ {command}\n{printed(command)}\n"
+        new = f"$ {command}\n{printed(command, ROOT)}\n"
         texts = {page: text.replace(old, new, 1) for page, text in texts.items()}
     for page, text in texts.items():
         page.write_text(text)

@@ -115,3 +115,17 @@ def test_a_scheduler_that_is_not_there_is_one_error() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "no dask scheduler answers" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_cluster_of_the_documents_compiles(tmp_path: Path) -> None:
+    """The example of docs/how-to/distributed.md, a LocalCluster with two worker processes, as it stands there."""
+    from console_blocks import blocks_of
+    from locations import ROOT
+
+    (example,) = (b for b in blocks_of(ROOT / "docs" / "how-to" / "distributed.md") if b.file)
+    (tmp_path / example.file).write_text(example.text)
+    done = subprocess.run(
+        [sys.executable, example.file], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [[b, "ok"] for b in ("128", "256", "512", "1024")]

@@ -50,7 +50,7 @@ ELSEWHERE = {
     "capture": "tests/capture/test_capture_session.py",
     "mcp": "tests/mcp_server/test_mcp_tools.py",
 }
-NO_REPORT = ("schema", "guide", "plot", "watch")
+NO_REPORT = ("schema", "guide", "plot", "watch", "completion", "manual")
 
 
 def printed(arguments: list[str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:

@@ -48,9 +48,9 @@ _MODULES = {
 
 
 def render(report: Report, console: Console, view: View = WHOLE) -> None:
-    """Print a Report. Lines fold at the width of a terminal, and nowhere else."""
+    """Print a Report. Lines fold at the width of a terminal, and nowhere else; a file's own text folds nowhere."""
     for line in renderables(report, console, view):
-        console.print(line)
+        console.print(line, soft_wrap=bool(getattr(line, "no_wrap", None)))
 
 
 def renderables(report: Report, console: Console, view: View = WHOLE) -> Iterator[RenderableType]:

@@ -25,6 +25,9 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
         for part in report.installation.parts:
             table.add_row(part.part, "ok" if part.ok else "missing", part.found, part.disables)
         yield table
+        for part in report.installation.parts:
+            if not part.ok and part.get:
+                yield Text(f"to get {part.part}: {part.get}")
     cache = report.cache
     if cache is not None:
         if cache.notice:

@@ -18,7 +18,7 @@ def lines(report: Report, console: Console, view: View) -> Iterator[RenderableTy
     found = report.skeleton
     assert found is not None
     if found.path is None:
-        yield Text(found.text.removesuffix("\n"))
+        yield Text(found.text.removesuffix("\n"), no_wrap=True)  # a folded line of it would be another file
         return
     count = len(found.guessed)
     what = "nothing is guessed" if count == 0 else f"{count} {'guess' if count == 1 else 'guesses'} to look over"
