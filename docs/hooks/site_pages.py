@@ -8,6 +8,7 @@ architecture is drawn as HTML, since the usual way fetches a library when the pa
 from __future__ import annotations
 
 import html
+import itertools
 import posixpath
 import re
 import sys
@@ -81,14 +82,20 @@ def with_links(markdown: str, page: str) -> str:
 
 
 def drawn(chart: str) -> str:
-    """A flow chart whose last lines chain ranks of nodes, `a & b --> c`, as HTML: a row a rank."""
+    """A flow chart whose lines chain nodes, `a & b --> c`, as HTML, each node as far down as its longest way in."""
     names = dict(re.findall(r'^\s*(\w+)\["(.*?)"\]', chart, re.MULTILINE))
-    ranks: list[list[str]] = []
+    above: dict[str, set[str]] = {}
     for line in chart.splitlines():
         if "-->" in line:
-            for rank in ([name.strip() for name in part.split("&")] for part in line.split("-->")):
-                if rank not in ranks:
-                    ranks.append(rank)
+            chain = [[name.strip() for name in part.split("&")] for part in line.split("-->")]
+            for upper, lower in itertools.pairwise(chain):
+                for name in lower:
+                    above.setdefault(name, set()).update(upper)
+
+    def depth(name: str) -> int:
+        return max((depth(one) + 1 for one in above.get(name, ())), default=0)
+
+    ranks = [list(rank) for _, rank in itertools.groupby(sorted(names, key=depth), key=depth)]
     rows = []
     for rank in ranks:
         boxes = "".join(f"<div>{html.escape(names[name])}</div>" for name in rank)

@@ -147,7 +147,9 @@ class Report:
         from occupancy_cli.report.terminal import render
 
         out = StringIO()
-        render(self, Console(file=out, width=width, markup=False, highlight=False, emoji=False, no_color=True))
+        plain: dict[str, Any] = {"markup": False, "highlight": False, "emoji": False, "no_color": True}
+        # In a notebook rich would show the text beside the cell instead of writing it.
+        render(self, Console(file=out, width=width, force_jupyter=False, **plain))
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
     def __rich_console__(self, console: Any, _options: Any) -> Iterator[Any]:
