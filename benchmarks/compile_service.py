@@ -97,7 +97,7 @@ BARE = textwrap.dedent(
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"
     from occupancy_cli.compile import triton_front
-    from occupancy_cli.compile import worker
+    from occupancy_cli.compile import compiled_kernels, loaded_kernels
     from occupancy_cli.compile.request import CompileRequest
     from occupancy_cli.compile.typed_json import from_plain
     from occupancy_cli.loading import outside_reads
@@ -110,8 +110,8 @@ BARE = textwrap.dedent(
     for message in json.load(sys.stdin):
         request = from_plain(CompileRequest, message)
         triton_front.install_driver(request.target)
-        kernel = worker._kernel(request.source)
-        values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
+        kernel = loaded_kernels.loaded_kernel(request.source)
+        values = {a.name: compiled_kernels.stand_in(a) for a in request.arguments if not a.heuristic}
         values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
         _, jit = triton_front.layers(kernel)
         start, before = time.perf_counter(), cpu()

@@ -26,7 +26,7 @@ _OF_SHARED_MEMORY = frozenset({"LDS", "STS", "LDSM", "STSM", "ATOMS", "LDGSTS"})
 # What may make a figure too high and never too low: a copy that the hardware takes at once, code that does not run.
 _AT_MOST = frozenset({COPY_LINES, DATA_BRANCH})
 _LANE_STEPS = 0
-"""So few that the first CTAs are followed alone, corners of the grid: where data lie in shared memory, all are alike."""
+"""So few that the first CTAs are followed alone, corners of the grid: in shared memory all of them are alike."""
 
 
 @dataclass(frozen=True)

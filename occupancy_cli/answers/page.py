@@ -77,6 +77,7 @@ def page_report(
     found = replace(
         found,
         kernels=[*found.kernels, *at_chosen.kernels],
+        subject=chosen.subject,
         recommendations=chosen.recommendations,
         single_setting=chosen.single_setting,
         notes=list(dict.fromkeys([*found.notes, *at_chosen.notes, *chosen.notes])),

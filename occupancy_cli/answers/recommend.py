@@ -23,6 +23,7 @@ from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruning_of, s
 from occupancy_cli.answers.candidate_choice import best_common, choose
 from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables, no_work, short_config
 from occupancy_cli.answers.choice_reasons import Standing, against, set_line, standing, why
+from occupancy_cli.answers.times_file import sources_sha256
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
@@ -119,11 +120,25 @@ def recommend(
         command="recommend",
         toolchain=toolchain(service, everything),
         gpu=report_parts.gpu_part(gpu),
+        subject=subject(kernel, workload),
         recommendation=found[0] if len(found) == 1 else None,
         recommendations=found,
         single_setting=single,
         notes=[*notes_of(service, everything, kernel), *ranking_notes(ranked)],
         interrupted=service.interrupted,
+    )
+
+
+def subject(kernel: Kernel, workload: Workload) -> schema.Subject:
+    """What is recommended for, as a Report says it."""
+    given = kernel.given
+    spec = () if given.from_flags else (given.document.path,)
+    return schema.Subject(
+        kernel=given.name,
+        source=given.source,
+        sha256=sources_sha256([kernel.source, *(site.source for site in kernel.followers)], spec),
+        l2="cold" if workload.cold else "warm",
+        lengths=workload.lengths,
     )
 
 

@@ -15,6 +15,7 @@ from occupancy_cli.answers.recommend import (
     prepare_timed,
     rank_batches,
     ranking_notes,
+    subject,
 )
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
@@ -75,6 +76,7 @@ def sweep(
         command="sweep",
         toolchain=toolchain(service, everything),
         gpu=report_parts.gpu_part(gpu),
+        subject=subject(kernel, workload),
         sweep=points,
         anchor=None
         if anchor is None

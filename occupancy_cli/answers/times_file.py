@@ -260,11 +260,13 @@ def _header(line: str, path: Path) -> TimesHeader:
         raise InputError(f"the first line is not in order: {wrong}", where=where) from wrong
 
 
-def sources_sha256(sources: Sequence[KernelSource]) -> str:
-    """A hash of the files of kernels, by content; empty where one lies in a module."""
+def sources_sha256(sources: Sequence[KernelSource], beside: Sequence[str] = ()) -> str:
+    """A hash of the files of kernels, and of those `beside` them, by content; empty where one lies in a module."""
     digest = hashlib.sha256()
     for source in dict.fromkeys(sources):
         if source.file is None:
             return ""
         digest.update(Path(source.file).read_bytes())
+    for file in beside:
+        digest.update(Path(file).read_bytes())
     return digest.hexdigest()

@@ -45,7 +45,7 @@ class Compiling:
 
     @contextlib.contextmanager
     def _service(self) -> Iterator[CompileService]:
-        from occupancy_cli.compile.compile_service import CompileService, dask_executor
+        from occupancy_cli.compile.compile_service import CompileService
         from occupancy_cli.compile.result_cache import ResultCache
         from occupancy_cli.compile.worker_client import Limits
 
@@ -54,6 +54,8 @@ class Compiling:
             if not isinstance(self.executor, str):
                 engine = self.executor
             elif self.executor.startswith("dask://"):
+                from occupancy_cli.compile.dask_executor import dask_executor
+
                 engine = stack.enter_context(dask_executor(self.executor.removeprefix("dask://")))
             elif self.executor != "local":
                 hint = "local, dask://host:port, or a concurrent.futures.Executor."

@@ -42,13 +42,15 @@ class CompileOptions:
     @contextlib.contextmanager
     def service(self) -> Iterator[CompileService]:
         """The compile service that the options ask for, with progress on standard error when that is a terminal."""
-        from occupancy_cli.compile.compile_service import CompileService, dask_executor
+        from occupancy_cli.compile.compile_service import CompileService
         from occupancy_cli.compile.result_cache import ResultCache
         from occupancy_cli.compile.worker_client import Limits
 
         with contextlib.ExitStack() as stack:
             engine = None
             if self.executor.startswith("dask://"):
+                from occupancy_cli.compile.dask_executor import dask_executor
+
                 engine = stack.enter_context(dask_executor(self.executor.removeprefix("dask://")))
             elif self.executor != "local":
                 raise InputError(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import enum
-import os
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +15,6 @@ from occupancy_cli.cli.show import end, show
 from occupancy_cli.errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from occupancy_cli.report.html.page import Provenance
     from occupancy_cli.report.report import Report
 
 
@@ -90,21 +86,12 @@ def _can_draw(output: Path) -> None:
 
 
 def _write(output: Path, found: list[Report]) -> None:
+    from occupancy_cli.cli.made_by import made_by
     from occupancy_cli.report.html.page import render_page
 
-    text = render_page(found, _provenance())
+    text = render_page(found, made_by())
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as bad:
         raise InputError(f"cannot be written: {bad.strerror or bad}", where=f"--output {output}") from None
     sys.stdout.write(f"{output}: {len(text.encode()):,} bytes\n")
-
-
-def _provenance() -> Provenance:
-    from occupancy_cli.report.html.page import Provenance
-
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    now = datetime.datetime.now(datetime.timezone.utc)
-    if given.isdecimal():
-        now = datetime.datetime.fromtimestamp(int(given), datetime.timezone.utc)
-    return Provenance(shlex.join(["occupancy", *sys.argv[1:]]), f"{now:%Y-%m-%d}")

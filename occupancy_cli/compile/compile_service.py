@@ -10,7 +10,6 @@ file end the run with that file's name (`SourcesChanged`).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import json
@@ -20,29 +19,29 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.compile.kernel_record import (
-    EXPLANATION_VERSION,
     ConfigValue,
     KernelDescription,
     KernelRecord,
 )
+from occupancy_cli.compile.outcomes import failure_from, is_sufficient, outcome_from, raise_failure
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.result_cache import FORMAT, ResultCache
 from occupancy_cli.compile.typed_json import WrongData
 from occupancy_cli.compile.worker_client import Limits, WorkerClient, WorkerFailure, close_all, refused_answer
-from occupancy_cli.errors import CompileError, InputError, MissingDependencyError
+from occupancy_cli.errors import InputError, MissingDependencyError
 from occupancy_cli.loading.outside_facts import Fact, World, is_of_files, is_written
 
 # Imported when there is something to compile: a run that finds all in the cache starts no thread and no worker.
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
-    from occupancy_cli.compile.worker_messages import Answer, Failed, Request, Seen
+    from occupancy_cli.compile.worker_messages import Answer, Request, Seen
 
 _Index = tuple[str, Target, int | None, str, bool]
 _own = threading.local()
@@ -195,10 +194,11 @@ class CompileService:
         known = self.known_description(source, target)
         if known is not None:
             return known
-        from occupancy_cli.compile.worker_messages import Describe, Described
+        from occupancy_cli.compile.worker_messages import Describe, Described, Failed
 
         done = self._one(Describe(source, target), warm_others=True)
-        _raise_failure(done, source)
+        if isinstance(done.answer, Failed):
+            raise_failure(done.answer, done.output, source)
         assert isinstance(done.answer, Described)
         self._remember(self._describe_key(source, target), done.answer.description, done.answer.seen, source)
         return done.answer.description
@@ -228,10 +228,11 @@ class CompileService:
         if known is not None:
             self._agree(known[1].facts, str(request.source))
             return [dict(c) for c in known[0].configs]
-        from occupancy_cli.compile.worker_messages import Prune, Pruned
+        from occupancy_cli.compile.worker_messages import Failed, Prune, Pruned
 
         done = self._one(Prune(request))
-        _raise_failure(done, request.source)
+        if isinstance(done.answer, Failed):
+            raise_failure(done.answer, done.output, request.source)
         assert isinstance(done.answer, Pruned)
         self._remember(key, KeptConfigs(done.answer.configs), done.answer.seen, request.source)
         return [dict(c) for c in done.answer.configs]
@@ -288,7 +289,7 @@ class CompileService:
         known = self.cache.get(
             self._key(request.identity()),
             KernelRecord,
-            lambda found: _sufficient(found, request),
+            lambda found: is_sufficient(found, request),
             device=vars(request.target),
         )
         if known is None:
@@ -464,67 +465,3 @@ def label(request: CompileRequest) -> str:
     """A request in a few words, for progress."""
     parts = [f"{n}={v}" for n, v in (*request.constexprs, *request.options)]
     return f"{request.source.kernel} {' '.join(parts)}"
-
-
-def _sufficient(record: KernelRecord, request: CompileRequest) -> bool:
-    """Whether a record has all that is asked: it may have ended at shared memory, or lack a time on this GPU."""
-    if request.explain and (record.explanation is None or record.explanation.version != EXPLANATION_VERSION):
-        return False
-    if record.resources.registers_per_thread is None:
-        return request.stop_above is not None and record.resources.shared_bytes > request.stop_above
-    return request.time_on is None or request.time_on.digest in record.times
-
-
-def outcome_from(record: KernelRecord) -> CompileOutcome:
-    """The outcome that a record holds."""
-    return CompileOutcome(
-        record.resources,
-        seconds=record.compile_seconds,
-        notes=record.notes,
-        toolchain=record.toolchain,
-        times=record.times,
-        explanation=record.explanation,
-    )
-
-
-def failure_from(answer: Failed, output: str = "") -> CompileOutcome:
-    """The outcome of an answer that is an error."""
-    message = f"{answer.message} ({answer.hint})" if answer.hint else answer.message
-    return CompileOutcome(None, answer.kind, message, output=output or answer.output)
-
-
-def _raise_failure(done: Performed, source: KernelSource) -> None:
-    from occupancy_cli.compile.worker_messages import Failed
-
-    answer = done.answer
-    if not isinstance(answer, Failed):
-        return
-    if answer.kind == "input":
-        raise InputError(answer.message, where=answer.where, hint=answer.hint)
-    output = done.output.strip()
-    shown = f"It printed: {output.splitlines()[-1][:200]}" if output else ""
-    raise CompileError(
-        f"the kernel file did not load: {answer.message}", where=str(source), hint=shown, kind=answer.kind
-    )
-
-
-@contextlib.contextmanager
-def dask_executor(address: str) -> Iterator[Executor]:
-    """An executor on the workers of a dask scheduler at `address` (host:port)."""
-    try:
-        from distributed import Client
-    except ImportError as missing:
-        raise MissingDependencyError(
-            "--executor dask:// needs the package `distributed`",
-            hint="Install it: python -m pip install 'occupancy-cli[dask]'",
-        ) from missing
-    try:
-        client = Client(f"tcp://{address}", timeout="10s")
-    except OSError as bad:
-        raise InputError(f"no dask scheduler answers: {bad}", where=f"--executor dask://{address}") from bad
-    except ValueError as bad:  # an address without a port, or with one that is no number
-        form = "Write --executor dask://host:port."
-        raise InputError(f"{address!r} is no address", where=f"--executor dask://{address}", hint=form) from bad
-    with client:
-        # A compile whose worker was lost runs again elsewhere; `pure=False` keeps equal messages apart.
-        yield client.get_executor(pure=False, retries=2)

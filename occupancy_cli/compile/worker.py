@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import resource
 import shutil
@@ -19,31 +18,25 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from occupancy_cli.compile import failure_reasons, worker_channel
+from occupancy_cli.compile.compiled_kernels import compiled, stand_in
 from occupancy_cli.compile.kernel_record import (
-    EXPLANATION_VERSION,
     Autotune,
     ConfigValue,
-    Dependencies,
-    KeptExplanation,
-    KeptTimes,
     KernelDescription,
-    KernelRecord,
     Parameter,
 )
-from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
-from occupancy_cli.compile.typed_json import from_plain, to_json
+from occupancy_cli.compile.loaded_kernels import load, loaded_kernel, reading, remembering
+from occupancy_cli.compile.request import Target
+from occupancy_cli.compile.typed_json import from_plain
 from occupancy_cli.compile.worker_messages import (
     Answer,
     AskHealth,
-    Binary,
-    Compile,
     Compiled,
     Describe,
     Described,
@@ -52,232 +45,28 @@ from occupancy_cli.compile.worker_messages import (
     Prune,
     Pruned,
     Request,
-    Seen,
     Warm,
     Warmed,
     message_text,
     request_of,
 )
-from occupancy_cli.errors import InputError, OccupancyError, unknown_name
-from occupancy_cli.loading import outside_callers, outside_reads, outside_recordings
-from occupancy_cli.loading.outside_facts import MOST_BYTES, TOOL_VARIABLES, hashed, observe
-from occupancy_cli.loading.outside_recordings import Recording, recording
-from occupancy_cli.loading.target_gpu import active, asking
-from occupancy_cli.model.resources import KernelResources
+from occupancy_cli.errors import OccupancyError
+from occupancy_cli.loading import outside_reads
 
 if TYPE_CHECKING:
-    from occupancy_cli.compile.shared_allocation import FinishedCompiles
+    pass
 
-_NAME_A_TOOL = (
-    *("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH"),
-    *("LLVM_PASS_PLUGIN_PATH", "TRITON_PLUGIN_PATHS"),
-)
 # Of what was printed, so much of the beginning and of the end is searched for the compiler's error.
 _PRINTED_BYTES = 1 << 20
 # No file that a compile writes comes near; a kernel file that prints without end must not fill the disk.
 _MOST_WRITTEN_BYTES = 1 << 30
-_NO_VARIABLES_OF_A_COMPILE = frozenset({"HOME", "TRITON_HOME"})
-UNKNOWN_INT32 = 1 << 20
-UNKNOWN_INT64 = 1 << 40
-
-T = TypeVar("T")
-
-
-class Loaded:
-    """A kernel module as loaded: its object, what was seen outside on the way, and what it asked the device.
-
-    `stand_ins` names the missing modules that were stood in for, `notes` says so, and what else a reader should know of
-    how it was loaded. `kernels` are the objects that references named in it.
-    """
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module = module
-        self.seen = Recording()
-        self.asked: set[str] = set()
-        self.stand_ins: list[str] = []
-        self.notes: list[str] = []
-        self.kernels: dict[str, Any] = {}
-
-
-_loaded: dict[int, Loaded] = {}
-# What was seen while modules that several kernels share were loaded: it counts for each, whichever loaded them.
-_shared: dict[int, tuple[Any, Recording]] = {}
-_located: set[tuple[str, Any]] = set()
-
-
-def load(source: KernelSource) -> Loaded:
-    """Import the module of `source`, once for a target, with stand-ins for what it misses; see `loading`.
-
-    What a compiler wrote is no module: of it only the text counts.
-    """
-    if is_written_by_compiler(source):
-        assert source.file is not None
-        loaded = Loaded(ModuleType(source.kernel))
-        loaded.seen.facts["content", source.file] = observe("content", source.file)
-        return loaded
-    from occupancy_cli.loading import module_loading
-
-    device = active()
-    place = (source.file or source.module or "", device)
-    if place not in _located:
-        _located.add(place)
-        module_loading.locate.cache_clear()  # where a file belongs follows from the folders around it: seen anew
-    with recording(forced=True) as seen, asking() as asked:
-        found = module_loading.load(asdict(source), device)
-    # Modules that another kernel's load has brought in do not look again.
-    _, shared = _shared.setdefault(id(found.modules), (found.modules, Recording()))
-    shared.add(seen)
-    found.modules.asked |= asked
-    loaded = _loaded.setdefault(id(found.module), Loaded(found.module))
-    loaded.seen.add(shared)
-    loaded.asked |= found.modules.asked
-    loaded.stand_ins, loaded.notes = found.stand_ins, found.notes
-    facts = loaded.seen.facts
-    if source.module:
-        facts.setdefault(("cwd", ""), outside_recordings.given_folder())
-    facts.setdefault(("interpreter", ""), observe("interpreter", ""))
-    files = [*_sources(found.new_modules()), *found.absent_files(), *_version_files()]
-    for file in files:
-        if ("content", file) not in facts:
-            facts["content", file] = observe("content", file)
-    return loaded
-
-
-def _version_files() -> list[str]:
-    """The version modules of packages that a version stands for and that kernels ask. (Triton is in every key.)"""
-    files = [getattr(sys.modules.get(f"{name}.version"), "__file__", None) for name in ("torch", "numpy", "filelock")]
-    return [file for file in files if isinstance(file, str)]
-
-
-@contextlib.contextmanager
-def _reading(source: KernelSource) -> Iterator[None]:
-    """While active, what the kernel's own code looks at counts among what it depends on, for later requests too."""
-    with recording() as seen:
-        yield
-    load(source).seen.add(seen)
-
-
-def _sources(modules: Iterable[ModuleType]) -> list[str]:
-    """The source file of every module that no version number stands for."""
-    files = [(module.__name__, getattr(module, "__file__", None)) for module in modules]
-    return [
-        file
-        for name, file in files
-        if isinstance(file, str) and file.endswith(".py") and outside_callers.is_kernels_own(file, name)
-    ]
-
-
-def _of_the_compiler() -> Recording:
-    """What Triton may read on its own account: variables, and the tools and libraries that they name.
-
-    Asked of Triton and not watched: from 3.6 on it reads them with C's `getenv`.
-    """
-    from occupancy_cli.compile import triton_front
-
-    given = outside_recordings.given_environment()
-    seen = Recording()
-    for name in triton_front.environment_names() - _NO_VARIABLES_OF_A_COMPILE:
-        if name not in TOOL_VARIABLES:
-            seen.facts["variable", name] = hashed(name, given.get(name))
-    for name in _NAME_A_TOOL:
-        if value := given.get(name):
-            # Where there is no such file Triton takes its own, and would take this one if it appeared.
-            file = Path(shutil.which(value) or value).absolute()
-            seen.facts["content", str(file)] = observe("content", str(file))
-            if file.is_file() and file.stat().st_size > MOST_BYTES:
-                seen.refusals[f"{name} names a file of more than {MOST_BYTES >> 20} MiB"] = None
-    return seen
-
-
-def _kernel(source: KernelSource) -> Any:
-    from occupancy_cli.compile import triton_front
-
-    loaded = load(source)
-    if source.kernel not in loaded.kernels:
-        from occupancy_cli.loading.kernel_objects import kernel_object
-
-        with _reading(source) if "(" in source.kernel else contextlib.nullcontext():
-            loaded.kernels[source.kernel] = kernel_object(loaded.module, source.kernel, triton_front.is_kernel)
-    value = loaded.kernels[source.kernel]
-    where = source.file or source.module or ""
-    if not triton_front.is_kernel(value):
-        kernels = [n for n, v in vars(loaded.module).items() if triton_front.is_kernel(v)]
-        if value is not None and not isinstance(value, FunctionType):
-            kind = type(value)
-            raise InputError(
-                f"{source.kernel} is of type {kind.__module__}.{kind.__qualname__}, not a Triton kernel",
-                where=where,
-                hint=f"Kernels there: {', '.join(kernels[:20])}" if kernels else "",
-            )
-        raise _unknown_kernel(source, kernels, where, is_function=value is not None)
-    return value
-
-
-def _unknown_kernel(source: KernelSource, kernels: list[str], where: str, *, is_function: bool) -> InputError:
-    """What is wrong with the name of a kernel: there is none, or it exists only once a function was called."""
-    from occupancy_cli.source.kernel_makers import makers_in
-
-    name = source.kernel.rpartition(".")[2]
-    makers = makers_in(Path(source.file)) if source.file else []
-    for maker in makers:
-        if maker.kernel == name or maker.function == name:
-            problem = f"the kernel {maker.kernel} is made inside the function {maker.function} (line {maker.line})"
-            return InputError(problem, where=where, hint=f"Name it with its arguments: {maker.reference()}")
-    known = [*kernels, *(maker.reference() for maker in makers)]
-    if is_function:
-        hint = f"Kernels there: {', '.join(known[:20])}" if known else ""
-        return InputError(f"{source.kernel} is a function, not a Triton kernel", where=where, hint=hint)
-    return unknown_name("kernel", source.kernel, known, where=where)
-
-
-def _stand_in(argument: ArgumentValue) -> Any:
-    from occupancy_cli.compile import triton_front
-
-    if argument.type == "none":
-        return None
-    if argument.type.startswith("*"):
-        return triton_front.TensorStandIn(argument.type[1:], argument.align)
-    if argument.type.startswith("tensordesc<"):
-        return triton_front.descriptor_stand_in(argument.type)
-    if argument.value is not None:
-        return argument.value
-    if argument.type.startswith("fp") or argument.type.startswith("bf"):
-        return 1.5
-    if argument.type == "i1":
-        return True
-    return UNKNOWN_INT64 if argument.type in ("i64", "u64") else UNKNOWN_INT32
-
-
-def _remembering(source: KernelSource, work: Callable[[], T]) -> tuple[T, Seen]:
-    """What `work` gives, with all that it came from: what the kernel saw while it loaded and since, and what it asked
-    the device."""
-    from occupancy_cli.compile import triton_front
-
-    with recording() as during, asking() as asked:
-        value = work()
-    loaded = load(source)
-    loaded.seen.add(during)
-    seen = Recording()
-    seen.add(loaded.seen)
-    seen.add(_of_the_compiler())
-    seen = seen.without_what_children_write()
-    # What was seen before the work is looked at again after it: another state then may have been read in between.
-    changed = seen.changed()
-    told = tuple((name, getattr(active(), name, None)) for name in sorted(loaded.asked | asked))
-    return value, Seen(
-        depends_on=Dependencies(seen.as_facts(), told),
-        refusals=tuple(seen.refusals),
-        written=tuple(sorted(seen.written)),
-        changed=None if changed is None else str(changed),
-        made_by=triton_front.VERSION,
-    )
 
 
 def _describe(message: Describe) -> Described:
     def work() -> KernelDescription:
         from occupancy_cli.compile import triton_front
 
-        found = triton_front.describe(_kernel(message.source))
+        found = triton_front.describe(loaded_kernel(message.source))
         tuned = found["autotune"]
         return KernelDescription(
             name=found["name"],
@@ -288,7 +77,7 @@ def _describe(message: Describe) -> Described:
             stand_ins=tuple(load(message.source).stand_ins),
         )
 
-    description, seen = _remembering(message.source, work)
+    description, seen = remembering(message.source, work)
     return Described(message.source, message.target.arch, description, seen)
 
 
@@ -297,148 +86,13 @@ def _prune(message: Prune) -> Pruned:
         from occupancy_cli.compile import triton_front
 
         request = message.request
-        values = {a.name: _stand_in(a) for a in request.arguments} | dict(request.constexprs)
-        kernel = _kernel(request.source)
-        with _reading(request.source):
+        values = {a.name: stand_in(a) for a in request.arguments} | dict(request.constexprs)
+        kernel = loaded_kernel(request.source)
+        with reading(request.source):
             return tuple(triton_front.pruned_configs(kernel, values))
 
-    configs, seen = _remembering(message.request.source, work)
+    configs, seen = remembering(message.request.source, work)
     return Pruned(message.request.key(), configs, seen)
-
-
-@functools.lru_cache(maxsize=1)
-def _finished() -> FinishedCompiles:
-    """The compiles that this process has done."""
-    from occupancy_cli.compile.shared_allocation import FinishedCompiles
-
-    return FinishedCompiles()
-
-
-def _compile(message: Compile) -> tuple[KernelRecord, Binary | None]:
-    from occupancy_cli.compile import triton_front
-    from occupancy_cli.readers import cubin
-
-    request = message.request
-    if is_written_by_compiler(request.source):
-        return _compile_on(request), None
-    kernel = _kernel(request.source)
-    set_by_heuristics = triton_front.heuristic_names(kernel)
-    heuristic = {a.name: a.value for a in request.arguments if a.heuristic}
-    heuristic |= {n: v for n, v in request.constexprs if n in set_by_heuristics}
-    values = {a.name: _stand_in(a) for a in request.arguments if not a.heuristic}
-    values |= {n: v for n, v in request.constexprs if n not in set_by_heuristics}
-    config = dict(request.options)
-    taken: set[str] = set()
-    with _reading(request.source):
-        values = triton_front.with_heuristics(kernel, values, config, heuristic, taken)
-    for name, declared in heuristic.items():
-        if name in taken:
-            continue  # a value of the launch, not what is to come out
-        if name not in values:
-            raise InputError(f"no @triton.heuristics sets {name}, which is marked so", where=str(request.source))
-        if values[name] != declared:
-            raise InputError(
-                f"the kernel's heuristic gives {name} = {values[name]!r}, the spec says {declared!r}",
-                where=str(request.source),
-                hint="Correct the value or expression in the spec.",
-            )
-    triton_front.install_driver(request.target)
-    notes: list[str] = []
-    try:
-        result = triton_front.compile_launch(
-            kernel,
-            values,
-            stop_above=request.stop_above,
-            keep_allocated=request.explain,
-            # A binary that is kept is to be found in Triton's own cache too, which only a compile fills.
-            finished=_finished() if message.keep_in is None else None,
-        )
-    except triton_front.EarlyStopUnavailable as why:
-        notes.append(f"{why}; compiled in full instead")
-        result = triton_front.compile_plainly(kernel, values)
-    resources = KernelResources(
-        shared_bytes=result["shared_bytes"],
-        num_warps=result["num_warps"],
-        threads_per_cta=32 * result["num_warps"],
-        num_ctas=result["num_ctas"],
-        tmem_columns=result["tmem_columns"],
-    )
-    explanation = _explanation(result) if request.explain and result.get("allocated") else None
-    if "cubin" not in result:
-        return KernelRecord(resources, tuple(notes), explanation=explanation), None
-    found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
-    if result["name"] not in found:
-        raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
-    mine = found[result["name"]]
-    reserved = 1024 if request.target.arch >= 90 else 0
-    resources = replace(
-        resources,
-        registers_per_thread=mine.registers_per_thread,
-        spill_bytes=mine.frame_bytes,
-        static_shared_bytes=max(0, mine.static_shared_bytes - reserved),
-    )
-    times: dict[str, KeptTimes] = {}
-    if request.time_on is not None:
-        from occupancy_cli.loading import module_loading
-
-        tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
-        arguments = {a.name: v if isinstance(v := values[a.name], int) else None for a in request.arguments}
-        with module_loading.left_aside():
-            from occupancy_cli.compile.simulated_timing import read_timing
-
-            read = read_timing(result["ttgir"], result["cubin"], arguments, resources, request.time_on, tools)
-        times[request.time_on.digest] = KeptTimes(to_json(read))
-    binary = None
-    if message.keep_in is not None:
-        file = Path(message.keep_in) / f"{request.key()}.cubin"
-        file.write_bytes(result["cubin"])
-        binary = Binary(str(file), result["name"])
-    return KernelRecord(resources, tuple(notes), times=times, explanation=explanation), binary
-
-
-def _explanation(result: Mapping[str, Any]) -> KeptExplanation:
-    """Where the resources of a compile go, from the IR behind its allocation pass and its cubin."""
-    from occupancy_cli.compile import triton_front
-    from occupancy_cli.loading import module_loading
-
-    tools = Path(triton_front.LOCATION) / "backends" / "nvidia" / "bin"
-    with module_loading.left_aside():
-        from occupancy_cli.compile.explaining import read_explanation
-
-        read = read_explanation(
-            result["allocated"], result.get("cubin"), result.get("ttgir", ""), result.get("name", ""), tools
-        )
-    return KeptExplanation(to_json(read), EXPLANATION_VERSION)
-
-
-def is_written_by_compiler(source: KernelSource) -> bool:
-    """Whether a source is a kernel's IR or PTX, not Python."""
-    return source.file is not None and source.file.endswith((".ttir", ".ttgir", ".ptx"))
-
-
-def _compile_on(request: CompileRequest) -> KernelRecord:
-    """Compile a kernel on from its TTIR, TTGIR or PTX."""
-    from occupancy_cli.compile import triton_front
-    from occupancy_cli.readers import cubin
-
-    assert request.source.file is not None
-    triton_front.install_driver(request.target)
-    result = triton_front.compile_text(Path(request.source.file), request.target.arch, dict(request.options))
-    found = {k.name: k for k in cubin.read_cubin(result["cubin"])}
-    if result["name"] not in found:
-        raise InputError(f"the cubin has no kernel {result['name']!r}", where=str(request.source))
-    mine = found[result["name"]]
-    resources = KernelResources(
-        shared_bytes=result["shared_bytes"],
-        num_warps=result["num_warps"],
-        threads_per_cta=32 * result["num_warps"],
-        registers_per_thread=mine.registers_per_thread,
-        spill_bytes=mine.frame_bytes,
-        static_shared_bytes=max(0, mine.static_shared_bytes - (1024 if request.target.arch >= 90 else 0)),
-        num_ctas=result["num_ctas"],
-        tmem_columns=result["tmem_columns"],
-    )
-    return KernelRecord(resources)
 
 
 def _toolchain(arch: int) -> dict[str, str]:
@@ -475,7 +129,7 @@ def _answer(message: Request) -> Answer:
     request = message.request
     started = time.perf_counter()
     with _triton_cache(message.keep_in):
-        (record, binary), seen = _remembering(request.source, lambda: _compile(message))
+        (record, binary), seen = remembering(request.source, lambda: compiled(message))
     record = replace(
         record,
         notes=(*record.notes, *load(request.source).notes),

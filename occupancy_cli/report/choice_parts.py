@@ -7,9 +7,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from occupancy_cli.report.occupancy_parts import ITERATIONS_FROM, Launch
-from occupancy_cli.report.part_values import Scalar
+from occupancy_cli.report.part_values import EXIT_OK, EXIT_VIOLATION, Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is recommended for: a kernel, the hash of its files, and what a launch finds in the L2.
+
+    `sha256` is of the kernel's own file, those of its followers, and its spec; empty where one lies in a module.
+    """
+
+    kernel: str
+    source: str
+    sha256: str
+    l2: Literal["warm", "cold"] = field(
+        metadata={"description": "warm: a launch may find its data there, as in a replay; cold: it does not"}
+    )
+    lengths: str | None = field(default=None, metadata={"description": "tokens of each request, as they were given"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmittedFile:
+    """Whether a file that `recommend --emit` wrote is still what it would write.
+
+    `made_from` is what stands at its head, `now` the same of today; `changed` are the lines that differ below it.
+    """
+
+    file: str
+    form: str
+    holds: bool
+    made_from: dict[str, str]
+    now: dict[str, str]
+    changed: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """1 when it is no longer what would be written."""
+        return EXIT_OK if self.holds else EXIT_VIOLATION
 
 
 @dataclass(frozen=True, kw_only=True)

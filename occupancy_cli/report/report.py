@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from occupancy_cli.report.check_parts import CheckRun
     from occupancy_cli.report.choice_parts import (
         Anchor,
+        EmittedFile,
         Recommendation,
         SingleSetting,
+        Subject,
         SurfacePoint,
         SweepPoint,
     )
@@ -58,9 +60,11 @@ class Report:
     toolchain: Toolchain
     gpu: Gpu | None = None
     kernels: list[Kernel] = field(default_factory=list)
+    subject: Subject | None = None
     recommendation: Recommendation | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
     single_setting: SingleSetting | None = None
+    emitted: EmittedFile | None = None
     sweep: list[SweepPoint] = field(default_factory=list)
     surface: list[SurfacePoint] = field(
         default_factory=list, metadata={"description": "the least time of each number of splits at each batch"}

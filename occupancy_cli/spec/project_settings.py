@@ -37,8 +37,8 @@ from occupancy_cli.spec.kernel_spec import (
     Strict,
     build_models,
     gpu_names,
-    input_error,
 )
+from occupancy_cli.spec.model_errors import input_error
 from occupancy_cli.spec.toml_places import toml_places
 from occupancy_cli.yaml_reader import Document, KeyPath, find_file
 

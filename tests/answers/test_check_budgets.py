@@ -175,7 +175,7 @@ def access(op: str, taken: float | None, least: float | None, unknown: str = "",
 
 def conflicts(*accesses: Access, limit: float, stopped: str = "") -> tuple[float | None, str]:
     followed = FollowedLaunch(Accesses(accesses, 8, 8, stopped), {16: (SourceLine("mm.py", 3),)})
-    read = KernelExplanation(SharedMap((), 0), None, {"mm.py:3": "x"})
+    read = KernelExplanation(SharedMap(0, 0, (), ()), None, {"mm.py:3": "x"})
     ways, at, why = worst_of(followed, read).within(limit)
     return ways, at or why
 
@@ -215,5 +215,5 @@ def test_what_was_not_followed_to_its_end_is_in_doubt() -> None:
 
 def test_a_launch_that_cannot_be_followed_is_in_doubt() -> None:
     nothing: Any = FollowedLaunch(None, {}, why="give its grid")
-    found = worst_of(nothing, KernelExplanation(SharedMap((), 0), None, {}))
+    found = worst_of(nothing, KernelExplanation(SharedMap(0, 0, (), ()), None, {}))
     assert found.within(2.0) == (None, "", "give its grid")

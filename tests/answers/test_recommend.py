@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import datetime
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from locations import ROOT
 
+from occupancy_cli.cli.made_by import made_by
 from occupancy_cli.errors import InputError
 from occupancy_cli.report import schema
-from occupancy_cli.report.emit import emitted
+from occupancy_cli.report.emit import FORMS, checked, emitted, read_head
+from occupancy_cli.report.provenance import Provenance
 
+MADE = Provenance("occupancy recommend --batch 80,96 --set num_warps=8 --emit configs", "2026-01-02")
 pytestmark = [pytest.mark.compiles, pytest.mark.one_triton, pytest.mark.usefixtures("shipped_compiled")]
 
 
@@ -90,23 +98,14 @@ def test_sweep_as_csv_and_plot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def executed(text: str) -> dict[str, Any]:
-    """What the emitted Python defines, with a stand-in for triton's Config."""
-
-    class Config:
-        def __init__(self, kwargs: dict[str, int], num_warps: int = 4, num_stages: int = 3, num_ctas: int = 1) -> None:
-            self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
-
-    class Triton:
-        pass
-
-    Triton.Config = Config  # type: ignore[attr-defined]
-    names: dict[str, Any] = {"triton": Triton}
+    """What the emitted Python defines, on its own: it imports what it needs."""
+    names: dict[str, Any] = {}
     exec(text, names)  # what a person would paste
     return names
 
 
 def test_emitted_configs_and_pruning_leave_out_what_cannot_launch(report: schema.Report) -> None:
-    names = executed(emitted("configs", report) + emitted("prune", report))
+    names = executed(emitted("configs", report, MADE) + emitted("prune", report, MADE))
     config = names["triton"].Config
     assert names["CONFIGS"]
     every = [config({"BLOCK_T": t}, num_warps=8, num_stages=2) for t in (16, 32, 64)]
@@ -120,19 +119,87 @@ def test_emitted_configs_and_pruning_leave_out_what_cannot_launch(report: schema
 
 
 def test_the_emitted_lookup_is_static(report: schema.Report) -> None:
-    setting_for = executed(emitted("function", report))["setting_for"]
+    setting_for = executed(emitted("function", report, MADE))["setting_for"]
     assert setting_for(1) == setting_for(80) != {}
     assert setting_for(81) == setting_for(96) == setting_for(4000)
-    table = json.loads(emitted("table", report))
+    table = json.loads(emitted("table", report, MADE))
     assert table["batches"]["80"] == setting_for(80)
     assert table["gpu"] == "rtx-pro-6000-workstation"
 
 
 def test_exports_are_the_single_setting(report: schema.Report) -> None:
     assert report.single_setting is not None
-    assert emitted("exports", report).splitlines() == report.single_setting.exports
+    text = emitted("exports", report, MADE)
+    assert text.splitlines()[-2:] == report.single_setting.exports
+    shown = "echo $SGLANG_SM120_MMA_BLOCK_H $SGLANG_SM120_MMA_TARGET_CTAS"
+    done = subprocess.run(["sh", "-eu", "-c", f"{text}{shown}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(report.single_setting.knobs[n]) for n in ("BLOCK_H", "TARGET_CTAS")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_that_is_emitted_begins_with_what_it_was_made_from(form: str, report: schema.Report) -> None:
+    text = emitted(form, report, MADE)
+    head = read_head(text, "file")
+    assert list(head) == ["kernel", "sha256", "gpu", "tools", "error", "command", "date"]
+    assert head["kernel"] == "sparse_mla_decode" and (head["command"], head["date"]) == (MADE.command, MADE.date)
+    assert head["gpu"] == "RTX PRO 6000 Blackwell Workstation Edition (rtx-pro-6000-workstation), warm L2"
+    assert re.fullmatch(r"[0-9a-f]{64} of its files and spec", head["sha256"])
+    assert re.fullmatch(r"Triton \d\S+, ptxas \d\S+, occupancy \d\S+", head["tools"]) and head["error"].startswith("±")
+    if form != "table":
+        assert text.startswith("# Written by ")
+    same = checked(text, "file", form, report, dataclasses.replace(MADE, date="2026-12-31"))
+    assert same.holds and same.exit_code == 0 and same.changed == []
+    # Another layout of the same Python is the same; another value is not.
+    if form in ("configs", "prune", "function"):
+        laid_out = ast.unparse(ast.parse(text))
+        head_lines = [line for line in text.splitlines() if line.startswith("# ")]
+        assert checked("\n".join(["X = 1", *head_lines, laid_out]), "file", form, report, MADE).holds
+    body = re.sub(r"(BLOCK_\w\W{1,3})\d+", r"\g<1>7", text)
+    other = checked(body, "file", form, report, MADE)
+    assert body != text and not other.holds and other.exit_code == 1 and other.changed
+
+
+def test_a_file_is_asked_whether_it_still_holds(tmp_path: Path) -> None:
+    question = ["recommend", "--batch", "80", "--set", "num_warps=8", "--set", "BLOCK_H=16"]
+    file = tmp_path / "configs.py"
+    file.write_text(run(*question, "--emit", "configs"))
+    date = f"# date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"
+    assert date in file.read_text()
+    assert (
+        "# command: occupancy recommend --batch 80 --set num_warps=8 --set BLOCK_H=16 --emit configs\n"
+        in file.read_text()
+    )
+    assert run("recommend", "--check-emitted", str(file)).startswith(f"{file}: still what would be emitted\nnote:")
+
+    def asked(*more: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "occupancy_cli", "recommend", "--check-emitted", str(file), *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        return done.returncode, done.stdout, done.stderr
+
+    text = file.read_text()
+    file.write_text(text.replace("num_warps=8", "num_warps=4").replace("--set num_warps=4", "--set num_warps=8"))
+    code, out, _ = asked()
+    assert code == 1 and "no longer what would be emitted" in out and "num_warps=4" in out
+    valid = json.loads(asked("--format", "json")[1])["emitted"]
+    assert valid["holds"] is False and valid["now"]["kernel"] == "sparse_mla_decode"
+    for spoiled, said in (
+        ("x = 1\n", "has no head"),
+        (text.replace("recommend --batch", "recommend --executor dask://x:1 --batch"), "--executor is none of"),
+        (text.replace("command: occupancy recommend", "command: rm -rf"), "is no such command"),
+    ):
+        file.write_text(spoiled)
+        code, _, err = asked()
+        assert code == 2 and said in err
+    file.write_text(text)
+    code, _, err = asked("--batch", "96")
+    assert code == 2 and "--batch 96 is given too" in err
+
+
+def test_the_date_is_that_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert made_by(["recommend", "a b"]) == Provenance("occupancy recommend 'a b'", "1970-01-02")
 
 
 def test_nothing_to_emit_is_an_error() -> None:
     with pytest.raises(InputError, match="no recommendation"):
-        emitted("table", schema.Report(command="check", toolchain=schema.Toolchain(occupancy="0")))
+        emitted("table", schema.Report(command="check", toolchain=schema.Toolchain(occupancy="0")), MADE)

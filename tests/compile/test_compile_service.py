@@ -73,7 +73,7 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
         from pathlib import Path
         from occupancy_cli.compile import triton_front
-        from occupancy_cli.compile import worker
+        from occupancy_cli.compile import compiled_kernels, loaded_kernels
         from occupancy_cli.compile.request import CompileRequest
         from occupancy_cli.compile.typed_json import from_plain
         from occupancy_cli.loading import outside_reads
@@ -82,8 +82,8 @@ def plain_triton(requests: list[CompileRequest]) -> list[dict[str, int]]:
         for message in json.load(sys.stdin):
             request = from_plain(CompileRequest, message)
             triton_front.install_driver(triton_front.TargetGpu(**message["target"]))
-            kernel = worker._kernel(request.source)
-            values = {a.name: worker._stand_in(a) for a in request.arguments if not a.heuristic}
+            kernel = loaded_kernels.loaded_kernel(request.source)
+            values = {a.name: compiled_kernels.stand_in(a) for a in request.arguments if not a.heuristic}
             values = triton_front.with_heuristics(kernel, values | dict(request.constexprs), dict(request.options))
             _, jit = triton_front.layers(kernel)
             compiled = jit.warmup(grid=(1,), **values)
@@ -179,7 +179,7 @@ def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, 
         import inspect, json, os, re, sys, tempfile, textwrap
         os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
         from occupancy_cli.compile import triton_front
-        from occupancy_cli.compile import worker
+        from occupancy_cli.compile import compiled_kernels, loaded_kernels
         from occupancy_cli.compile.request import CompileRequest
         from occupancy_cli.compile.typed_json import from_json
         from occupancy_cli.loading import outside_reads
@@ -188,7 +188,7 @@ def test_a_triton_that_cannot_be_stopped_early_is_said_to_be(kernel_file: Path, 
         outside_reads.install()
         asked = from_json(CompileRequest, sys.stdin.read())
         triton_front.install_driver(asked.target)
-        kernel = worker._kernel(asked.source)
+        kernel = loaded_kernels.loaded_kernel(asked.source)
         values = {"x_ptr": triton_front.TensorStandIn("fp32", 16), "n": 4096, "BLOCK": 64}
         """
     )
@@ -231,15 +231,15 @@ def test_what_is_kept_is_found_by_a_launch(kernel_file: Path, tmp_path: Path) ->
         """
         import sys
         from occupancy_cli.compile import triton_front
-        from occupancy_cli.compile import worker
+        from occupancy_cli.compile import compiled_kernels, loaded_kernels
         from occupancy_cli.compile.request import CompileRequest
         from occupancy_cli.compile.typed_json import from_json
         from occupancy_cli.loading import outside_reads
         outside_reads.install()
         request = from_json(CompileRequest, sys.stdin.read())
         triton_front.install_driver(request.target)
-        _, jit = triton_front.layers(worker._kernel(request.source))
-        values = {a.name: worker._stand_in(a) for a in request.arguments}
+        _, jit = triton_front.layers(loaded_kernels.loaded_kernel(request.source))
+        values = {a.name: compiled_kernels.stand_in(a) for a in request.arguments}
         jit.warmup(grid=(1,), **values, **dict(request.constexprs), **dict(request.options))
         """
     )

@@ -18,9 +18,10 @@ from occupancy_cli.report.choice_parts import SurfacePoint
 from occupancy_cli.report.explain_parts import Buffer, SharedMemoryMap, SourceText
 from occupancy_cli.report.html import charts
 from occupancy_cli.report.html.markup import tag
-from occupancy_cli.report.html.page import Provenance, render_page
+from occupancy_cli.report.html.page import render_page
 from occupancy_cli.report.machine_parts import Gpu, Toolchain
 from occupancy_cli.report.occupancy_parts import Launch, NextCta, Occupancy, Resources
+from occupancy_cli.report.provenance import Provenance
 from occupancy_cli.report.report import Report
 
 MADE = Provenance("occupancy report k.yaml", "2026-01-02")

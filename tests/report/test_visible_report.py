@@ -24,6 +24,7 @@ from occupancy_cli.report.emit import FORMS, emitted
 from occupancy_cli.report.github import render_github
 from occupancy_cli.report.gitlab import render_gitlab
 from occupancy_cli.report.junit import render_junit
+from occupancy_cli.report.provenance import Provenance
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.sarif import render_sarif
 from occupancy_cli.report.terminal import render
@@ -144,7 +145,7 @@ def test_a_terminal_is_given_nothing_to_obey(field: str, view: View, width: int 
 
 @pytest.mark.parametrize("form", sorted(FORMS.keys() - {"exports"}))
 def test_what_is_pasted_carries_no_text_raw(form: str) -> None:
-    text = emitted(form, REPORT)
+    text = emitted(form, REPORT, Provenance(HOSTILE, HOSTILE))
     assert steering(text) == []
     assert not re.search(r"(?m)^\s*::", text)
 

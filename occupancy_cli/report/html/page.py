@@ -7,7 +7,7 @@ text of the Report passes `visible_part` and then `markup`, as with every render
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from occupancy_cli.report.choice_parts import Choice, Recommendation
@@ -18,6 +18,7 @@ from occupancy_cli.report.html.style import STYLE
 from occupancy_cli.report.html.tables import table
 from occupancy_cli.report.html.vega import svg
 from occupancy_cli.report.kernel_parts import Config, Kernel
+from occupancy_cli.report.provenance import Provenance
 from occupancy_cli.report.report import Report
 from occupancy_cli.report.terminal.text import gain, headline, open_names, pairs, split_columns, sureness, waves
 from occupancy_cli.report.visible_report import visible_part
@@ -25,14 +26,6 @@ from occupancy_cli.report.visible_report import visible_part
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _WIDE, _NARROW = 720, 330
 _RECOMMENDED = "recommended"
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What the page was made by: the command as it can be typed again, and the date (ISO)."""
-
-    command: str
-    date: str
 
 
 def render_page(reports: Sequence[Report], made: Provenance) -> str:

@@ -24,6 +24,7 @@ _MODULES = {
     "capture": "captured",
     "kernels": "kernels",
     "recommendations": "choices",
+    "emitted": "emitted_file",
     "sweep": "sweep",
     "single_setting": "choices",
     "tables": "tables",
