@@ -75,7 +75,8 @@ def _said_of(findings: list[Finding]) -> str:
     said = counted(counts.configs, "config")
     if counts.ok != counts.judged:
         return f"{said}: {', '.join(counts.words())}"
-    nearest = max((share for f in findings if (share := _share(f)) is not None), default=None, key=lambda s: s[0])
+    shares = [share for f in findings if f.level == "ok" and (share := _share(f)) is not None]
+    nearest = max(shares, default=None, key=lambda s: s[0])
     if nearest is None:
         return said
     percent, rule = nearest
