@@ -143,7 +143,9 @@ def test_a_broken_budget_fails_in_every_format(broken: Report, rule: str) -> Non
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_command_ends_with_the_same_code_in_every_format(broken: Report, name: str) -> None:
     arguments = ["check", "gathered.yaml", "--budget", "max_registers_per_thread=1", "--format", name]
-    assert CliRunner().invoke(app, arguments).exit_code == 1
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, SystemExit), done.exception  # ended, not crashed, which would be 1 too
+    assert done.exit_code == 1
 
 
 # --- bank conflicts ----------------------------------------------------------------------------------------------
