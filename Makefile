@@ -1,4 +1,5 @@
 # make demo: set up and recommend for batch 80.  make test: set up and pass lint, types and tests.
+# make gate: the project's own gate, on its kernels.
 # make quick: the tests that compile nothing.  make sdist-tests: the same from an unpacked source distribution.
 # make docs: the site, into build/site.  make shell: man page and completions, into build/shell.  make dist: wheel, sdist.
 PYTHON ?= python3
@@ -11,7 +12,7 @@ TRITON_PIN = $(if $(TRITON),triton==$(TRITON))
 # With OLDEST=1, what pyproject.toml gives a lower bound for is installed in that version.
 OLDEST_PINS = $(shell sed -n '/^dependencies = \[/,/^\]/s/^  "\([a-z]*\)>=\([0-9.]*\)",$$/\1==\2/p' pyproject.toml)
 
-.PHONY: demo test lint types tests quick compile-tests sdist-tests docs shell dist setup setup-dev clean
+.PHONY: demo gate test lint types tests quick compile-tests sdist-tests docs shell dist setup setup-dev clean
 
 demo: setup
 	$(BIN)/occupancy recommend --batch 80
@@ -44,6 +45,10 @@ types:
 
 tests:
 	$(BIN)/python -m pytest -n $(JOBS) tests validation
+
+# The project's own gate: its kernels against the GPU's cap, the budgets and the baseline in .ci.
+gate: setup
+	$(BIN)/occupancy check --config .ci/occupancy.toml
 
 quick:
 	$(BIN)/python -m pytest -n $(JOBS) -m "not compiles"

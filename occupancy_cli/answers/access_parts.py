@@ -19,10 +19,64 @@ if TYPE_CHECKING:
     from occupancy_cli.compile.request import ArgumentValue
     from occupancy_cli.model.resources import KernelResources
     from occupancy_cli.plan.points import LaunchPlan
+    from occupancy_cli.readers.accesses import Accesses
+    from occupancy_cli.readers.ttgir import SourceLine
 
 _TENSORS_APART = 1 << 36
 _FIRST_TENSOR = 0x7F << 40
 _SCRATCH_PARAMETERS = 2  # Triton's own, behind the kernel's
+
+
+@dataclass(frozen=True)
+class FollowedLaunch:
+    """What was followed of a launch: its accesses and the source lines of each instruction, by its address.
+
+    `accesses` is None, and `why` says it, where nothing could be followed; `missing` names integer arguments without a
+    value.
+    """
+
+    accesses: Accesses | None
+    sources: Mapping[int, tuple[SourceLine, ...]]
+    missing: tuple[str, ...] = ()
+    why: str = ""
+
+
+def follow_launch(
+    read: KernelExplanation, resources: KernelResources, plan: LaunchPlan, lane_steps: int | None = None
+) -> FollowedLaunch:
+    """The accesses of a launch, of as many of its CTAs as `lane_steps` allow (`readers.accesses`, which has the
+    default)."""
+    code = read.code
+    if code is None:
+        return FollowedLaunch(None, {}, why=read.note)
+    if plan.grid is None:
+        return FollowedLaunch(None, {}, why="accesses are those of a launch: give its grid, --grid or in the spec")
+    if resources.num_ctas > 1:
+        return FollowedLaunch(None, {}, why="accesses of CTAs in clusters are not followed")
+    extra = len(code.places) - len(code.arguments)
+    if not 0 <= extra <= _SCRATCH_PARAMETERS:
+        why = "accesses are not followed: the kernel's arguments are descriptors in several parts"
+        return FollowedLaunch(None, {}, why=why)
+    from occupancy_cli.readers.accesses import LANE_STEPS, read_accesses
+    from occupancy_cli.readers.kernel_parameters import constant_words
+    from occupancy_cli.readers.register_life import instruction_sources
+    from occupancy_cli.readers.sass import parse_sass
+
+    values, missing = _values(code, {a.name: a for a in plan.request.arguments})
+    grid = (*plan.grid, 1, 1)[:3]
+    threads = resources.threads_per_cta
+    text = code.text()
+    kernel = parse_sass(text, code.name)
+    words = constant_words(code.places, values, threads, (grid[0], grid[1], grid[2]))
+    accesses = read_accesses(
+        kernel,
+        words,
+        threads,
+        (grid[0], grid[1], grid[2]),
+        resources.shared_bytes,
+        LANE_STEPS if lane_steps is None else lane_steps,
+    )
+    return FollowedLaunch(accesses, instruction_sources(text, code.name), tuple(missing))
 
 
 @dataclass(frozen=True)
@@ -35,31 +89,13 @@ class AccessParts:
 
 def access_parts(read: KernelExplanation, resources: KernelResources, plan: LaunchPlan) -> AccessParts:
     """The accesses of a launch; none, with a note that says why, where they cannot be followed."""
-    code = read.code
-    if code is None:
-        return AccessParts([], [])
-    if plan.grid is None:
-        return AccessParts([], ["accesses are those of a launch: give its grid, --grid or in the spec"])
-    if resources.num_ctas > 1:
-        return AccessParts([], ["accesses of CTAs in clusters are not followed"])
-    extra = len(code.places) - len(code.arguments)
-    if not 0 <= extra <= _SCRATCH_PARAMETERS:
-        return AccessParts([], ["accesses are not followed: the kernel's arguments are descriptors in several parts"])
-    from occupancy_cli.readers.accesses import read_accesses
-    from occupancy_cli.readers.kernel_parameters import constant_words
-    from occupancy_cli.readers.register_life import instruction_sources
-    from occupancy_cli.readers.sass import parse_sass
-
-    arguments = {a.name: a for a in plan.request.arguments}
-    values, missing = _values(code, arguments)
-    grid = (*plan.grid, 1, 1)[:3]
-    threads = resources.threads_per_cta
-    text = code.text()
-    kernel = parse_sass(text, code.name)
-    words = constant_words(code.places, values, threads, (grid[0], grid[1], grid[2]))
-    accesses = read_accesses(kernel, words, threads, (grid[0], grid[1], grid[2]), resources.shared_bytes)
-    sources = instruction_sources(text, code.name)
-    given = Arguments(code.unmarked, arguments)
+    if read.code is None:
+        return AccessParts([], [])  # the explanation's own note says why
+    followed = follow_launch(read, resources, plan)
+    accesses, sources = followed.accesses, followed.sources
+    if accesses is None:
+        return AccessParts([], [followed.why])
+    given = Arguments(read.code.unmarked, {a.name: a for a in plan.request.arguments})
     conversions = {
         (each.source[0].file, each.source[0].line)
         for each in read.shared_map.buffers
@@ -90,8 +126,8 @@ def access_parts(read: KernelExplanation, resources: KernelResources, plan: Laun
             )
         )
     notes = []
-    if missing:
-        notes.append(f"accesses: {', '.join(missing)} has no value, so what depends on it is unknown")
+    if followed.missing:
+        notes.append(f"accesses: {', '.join(followed.missing)} has no value, so what depends on it is unknown")
     if accesses.followed < accesses.launched:
         notes.append(
             f"accesses: {accesses.followed:,} of {accesses.launched:,} CTAs were followed, the others taken to be alike"

@@ -251,10 +251,13 @@ def compare(
         if key not in by_key and _is_covered(key.source, covered) and not is_open:
             gone.setdefault((key.source, key.kernel, key.gpu), []).append(key)
             del updated[key]
+    # A GPU that is judged is called as it is there, or it would be counted as another one.
+    names = {result.key.gpu: result.about["gpu"] for result in results}
     for (source, kernel, gpu), keys in gone.items():
         shown = "; ".join(k.config for k in keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
         text = f"in {lock.path} and not judged now: {shown}. If that is meant, `--update-baseline` takes it out"
-        about: dict[str, Any] = {"kernel": kernel, "gpu": gpu, "config": {}, "source": source, "file": source}
+        about: dict[str, Any] = {"kernel": kernel, "gpu": names.get(gpu, gpu), "config": {}}
+        about |= {"source": source, "file": source}
         findings.append(schema.Finding(level="undecided", rule="baseline", message=text, **about))
     return Comparison(findings, _of_tools(lock, toolchain), updated)
 

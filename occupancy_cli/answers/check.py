@@ -10,32 +10,34 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruned_points, time_on, toolchain
 from occupancy_cli.answers.baseline import BaselineRequest, Result, held_to, read_lock, result_of
 from occupancy_cli.answers.by_spec import AskedGpu
-from occupancy_cli.answers.check_budgets import figures_of, judge_budgets, judge_cap
+from occupancy_cli.answers.check_budgets import figures_of, judge_config
+from occupancy_cli.answers.check_findings import not_read, problem, pruned
+from occupancy_cli.answers.check_places import config_places, place_of
+from occupancy_cli.answers.check_tables import table_findings, table_results
 from occupancy_cli.answers.table_entries import Tables
 from occupancy_cli.answers.weighs_most import OF_REGISTERS, OF_SHARED_MEMORY, weighs_most
 from occupancy_cli.compile.compile_service import CompileService, SourcesChanged
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
-from occupancy_cli.errors import CompileError, OccupancyError, unknown_name
+from occupancy_cli.errors import OccupancyError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.plan.changed_files import ChangedFiles
-from occupancy_cli.plan.check_selection import SelectedKernel, Selection, shown_path
+from occupancy_cli.plan.check_selection import SelectedKernel, Selection
 from occupancy_cli.plan.points import Kernel, Point, points, prepare
 from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.budget_layers import (
     BUDGETS_OF_SHARED_MEMORY,
+    OF_ACCESSES,
     BudgetLayer,
     Limit,
     batches_of,
@@ -44,7 +46,6 @@ from occupancy_cli.spec.budget_layers import (
     rules_of,
     spec_layers,
 )
-from occupancy_cli.spec.config_tables import TableEntry
 from occupancy_cli.spec.kernel_spec import ConfigTable
 from occupancy_cli.spec.settings import Setting
 
@@ -52,7 +53,6 @@ from occupancy_cli.spec.settings import Setting
 _MOST_EXPLAINED = 24
 # Nothing was looked at then: a person cannot mean that it may be so.
 _NEVER_ALLOWED = frozenset({"input", "baseline"})
-_PLACE = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+)(?::\d+)?(?:: (?P<rest>.*))?$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def check(selection: Selection, question: CheckQuestion, default: AskedGpu, serv
     baseline = question.baseline
     lock = read_lock(baseline.path) if baseline is not None and baseline.action != "write" else None
     run = _Run(question, default, service)
-    for problem in selection.problems:
-        run.found.append(_problem(problem.error, file=problem.file))
+    for failed in selection.problems:
+        run.found.append(problem(failed.error, file=failed.file))
     try:
         for selected in selection.kernels:
             run.plan(selected)
@@ -205,7 +205,7 @@ class _Run:
         except SourcesChanged:
             raise
         except OccupancyError as bad:
-            self.found.append(_problem(bad, selected=selected))
+            self.found.append(problem(bad, selected=selected))
             return
         for gpu in gpus:
             try:
@@ -218,7 +218,7 @@ class _Run:
         for text, names in problems.items():
             # What is wrong on every GPU is no matter of the GPU.
             for name in [""] if len(names) == len(gpus) else names:
-                self.found.append(_problem(first[text], selected=selected, gpu=name))
+                self.found.append(problem(first[text], selected=selected, gpu=name))
 
     def _gpus_of(self, selected: SelectedKernel) -> list[GpuProfile]:
         spec, document = selected.given.spec, selected.given.document
@@ -278,12 +278,16 @@ class _Run:
         _refuse_unknown_names(selected, kernel, layers, chosen)
         left_out = pruned_points(kernel, self.service, chosen)
         kept = [p for p in chosen if id(p) not in left_out]
+        if OF_ACCESSES & rules:
+            from occupancy_cli.answers.explain import to_explain
+
+            kept = [to_explain(p) for p in kept]
         batches = _points_at(kernel, gpu, stop, settings, kept, batches_of(layers))
         timed = "max_predicted_time_us" in rules or (records and selected.given.spec.grid is not None)
-        about = list(_not_read(selected, kernel, gpu))
+        about = list(not_read(selected, kernel, gpu))
         if left_out:
             self.pruned += len(left_out)
-            about.append(_pruned(selected, gpu, len(left_out), len(chosen)))
+            about.append(pruned(selected, gpu, len(left_out), len(chosen)))
         planned = _Planned(selected, kernel, gpu, layers, tuple(kept), batches, timed, tuple(about))
         self._planned.append(planned)
 
@@ -319,7 +323,7 @@ class _Run:
                 "file": file,
                 "line": line,
             }
-            judged = list(_of_config(planned.kernel, planned.gpu, analyzed, more, used, limits, base))
+            judged = list(judge_config(planned.kernel, planned.gpu, analyzed, more, used, limits, base))
             found = [finding for finding, _ in judged]
             requests |= {id(finding): request for finding, request in judged}
             one_is_enough |= limits.get("fits", Limit(None)).value == "one"
@@ -355,11 +359,12 @@ class _Run:
         records = self.question.baseline is not None
         stop = _stop(rules_of(layers), records)
         sets = self.question.sets
-        tables = Tables(selected.given, gpus or None, self.default.resolve, self.service, sets, stop)
+        explain = bool(OF_ACCESSES & rules_of(layers))
+        tables = Tables(selected.given, gpus or None, self.default.resolve, self.service, sets, stop, explain=explain)
         self.everything += [AnalyzedPoint(j.point, (j.outcome,)) for j in tables.judged if j.point and j.outcome]
         if records:
-            self.results += _table_results(selected, tables)
-        self.found += _table_findings(selected, tables, lambda gpu, v: limits_for(layers, gpu.id, v, self.gpu_id))
+            self.results += table_results(selected, tables)
+        self.found += table_findings(selected, tables, lambda gpu, v: limits_for(layers, gpu.id, v, self.gpu_id))
 
 
 _OF_FIT = frozenset({"compiles", "shared-memory-cap", "launch"})
@@ -458,204 +463,3 @@ def _refuse_unknown_names(
         for name in (n for configs in layer.budgets.configs for n in configs):
             if name not in known:
                 raise unknown_name("constexpr, knob or launch option", name, known, where=layer.where)
-
-
-# --- places ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ConfigPlaces:
-    """Where each config of a kernel is written, and where the kernel itself is, for a config written nowhere."""
-
-    configs: tuple[tuple[Mapping[str, Any], str, int | None], ...]
-    file: str
-    line: int | None
-
-
-def config_places(kernel: Kernel, selected: SelectedKernel) -> ConfigPlaces:
-    """The Python line of each `triton.Config`, or the line of the spec that lists it."""
-    found: list[tuple[Mapping[str, Any], str, int | None]] = []
-    given, tuned = selected.given, kernel.description.autotune
-    if kernel.from_source.configs is None:
-        if given.spec.configs == "autotune" and tuned is not None:
-            written_out = _written_out(kernel, selected)
-            for config, (file, line) in zip(tuned.configs, tuned.places, strict=True):
-                if file and str(Path(file).resolve()) != written_out:
-                    found.append((config, shown_path(file), line))
-        elif isinstance(given.spec.configs, list) and not given.from_flags:
-            listed_in = shown_path(given.document.path)
-            for i, config in enumerate(given.spec.configs):
-                at = given.document.line(("configs", i))
-                if at is not None:
-                    found.append((config, listed_in, at))
-    return ConfigPlaces(tuple(found), selected.file, selected.line)
-
-
-def _written_out(kernel: Kernel, selected: SelectedKernel) -> str:
-    """The file that was made of a notebook's cells, whose lines say nothing to a reader; "" where none was."""
-    loaded = kernel.source.file
-    if loaded is None:
-        return ""
-    named = selected.given.folder / selected.given.spec.kernel.rpartition(":")[0]
-    loaded = str(Path(loaded).resolve())
-    return "" if loaded == str(named.resolve()) else loaded
-
-
-def place_of(config: Mapping[str, Any], places: ConfigPlaces) -> tuple[str, int | None]:
-    """The file and line of a config; of the kernel where nothing says which."""
-    for written, file, line in places.configs:
-        if all(config.get(n) == v for n, v in written.items()):
-            return file, line
-    return places.file, places.line
-
-
-# --- findings ----------------------------------------------------------------------------------------------------
-
-
-def _problem(
-    bad: OccupancyError, *, selected: SelectedKernel | None = None, gpu: str = "", file: str = ""
-) -> schema.Finding:
-    """What is wrong with a file or a kernel as a whole, at the line that the error names."""
-    name = "" if selected is None else selected.given.name
-    file = file if selected is None else selected.file
-    line = None if selected is None else selected.line
-    text, missing = bad.problem, bad.data.get("missing")
-    hint = bad.hint
-    rule = "loads" if isinstance(bad, CompileError) else "input"
-    where = bad.where
-    if missing and selected is not None and selected.given.from_flags:
-        rule = "arguments"
-        text = f"what it is launched with is not known: {text} ({', '.join(missing)})"
-        hint = f"Write its spec: occupancy init {selected.given.spec.kernel}"
-        where = ""
-    found = _PLACE.match(where)
-    if found is not None and Path(found["file"]).is_file():
-        file, line = shown_path(found["file"]), int(found["line"])
-        where = found["rest"] or ""
-    elif where and Path(where).exists() and shown_path(where) == file:
-        where = ""
-    said = f"{where}: {text}" if where and not _names(where, file, name) else text
-    hint = " ".join(hint.split("\n"))
-    return schema.Finding(
-        level="undecided",
-        rule=rule,
-        kernel=name,
-        gpu=gpu,
-        config={},
-        source=file if selected is None else selected.file,
-        file=file,
-        line=line,
-        message=f"{said}. {hint}" if hint else said,
-    )
-
-
-def _names(where: str, file: str, kernel: str) -> bool:
-    """Whether `where` says no more than file and kernel do."""
-    return bool(file) and shown_path(where.partition(":")[0]) == file and where.rpartition(":")[2] in (kernel, where)
-
-
-def _about(selected: SelectedKernel, gpu: GpuProfile) -> dict[str, Any]:
-    """What a finding on a kernel as a whole says of where it stands."""
-    return {
-        "kernel": selected.given.name,
-        "gpu": gpu.name,
-        "config": {},
-        "source": selected.file,
-        "file": selected.file,
-        "line": selected.given.document.line(("kernel",)) or selected.line,
-    }
-
-
-def _not_read(selected: SelectedKernel, kernel: Kernel, gpu: GpuProfile) -> Iterator[schema.Finding]:
-    """What the kernel's file says of its launch and was not read: the launch judged here may be another."""
-    for text in kernel.from_source.not_read:
-        yield schema.Finding(level="undecided", rule="not-read", message=text, **_about(selected, gpu))
-    for text in kernel.from_source.notes:
-        yield schema.Finding(level="note", rule="source", message=text, **_about(selected, gpu))
-
-
-def _pruned(selected: SelectedKernel, gpu: GpuProfile, left_out: int, all_of_them: int) -> schema.Finding:
-    """The configs that the kernel's own pruning leaves out, counted: its autotuner never launches them."""
-    message = f"prune_configs_by leaves out {left_out} of {all_of_them} configs for these arguments: not judged"
-    return schema.Finding(level="note", rule="pruned", message=message, **_about(selected, gpu))
-
-
-def _of_config(
-    kernel: Kernel,
-    gpu: GpuProfile,
-    analyzed: AnalyzedPoint,
-    at_batches: Mapping[int, AnalyzedPoint],
-    used: bool,
-    limits: Mapping[str, Limit],
-    base: Mapping[str, Any],
-) -> Iterator[tuple[schema.Finding, CompileRequest]]:
-    """What is found of a config, each with the launch that it is about."""
-    names = [plan.request.source.kernel for plan in analyzed.point.launches[: len(analyzed.outcomes)]]
-    capped = [judge_cap(gpu, n, outcome, used, base) for n, outcome in zip(names, analyzed.outcomes, strict=True)]
-    requests = [plan.request for plan in analyzed.point.launches]
-    yield from zip(capped, requests, strict=False)
-    # Budgets are the main kernel's; one that cannot be launched has been told so.
-    if used and capped[0].level != "violation":
-        for finding in judge_budgets(kernel, gpu, analyzed, at_batches, limits, base):
-            yield finding, requests[0]
-
-
-def _table_results(selected: SelectedKernel, tables: Tables) -> Iterator[Result]:
-    """What the entries of config tables came to, told apart by their file."""
-    for judged in tables.judged:
-        if judged.gpu is None or judged.point is None or judged.outcome is None or judged.outcome.resources is None:
-            continue
-        about: dict[str, Any] = {
-            "kernel": tables.given.name,
-            "gpu": judged.gpu.name,
-            "config": report_parts.scalars(judged.config),
-            "knobs": {tables.table.key: judged.entry.key},
-            "source": selected.file,
-            "file": shown_path(str(judged.entry.file)),
-            "line": judged.entry.line,
-        }
-        analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
-        figures = figures_of(tables.kernel_on(judged.gpu), judged.gpu, analyzed)
-        yield result_of(about, judged.gpu.id, figures, judged.entry.file.name)
-
-
-def _table_findings(
-    selected: SelectedKernel,
-    tables: Tables,
-    limits_of: Callable[[GpuProfile, Mapping[str, Any]], Mapping[str, Limit]],
-) -> Iterator[schema.Finding]:
-    """What each entry comes to: where it holds at the spec's line, else at the line of the entry itself."""
-    spec_place: dict[str, Any] = {"source": selected.file, "file": selected.file, "line": selected.line}
-    unknown: dict[str, list[TableEntry]] = {}
-    for judged in tables.judged:
-        entry = judged.entry
-        if judged.gpu is None:
-            unknown.setdefault(judged.problem, []).append(entry)
-            continue
-        base: dict[str, Any] = {
-            "kernel": tables.given.name,
-            "gpu": judged.gpu.name,
-            "config": report_parts.scalars(judged.config),
-            "knobs": {tables.table.key: entry.key},
-            "source": selected.file,
-        }
-        entry_place: dict[str, Any] = {"file": shown_path(str(entry.file)), "line": entry.line}
-        if judged.point is None or judged.outcome is None:
-            yield schema.Finding(level="undecided", rule="config", message=judged.problem, **entry_place, **base)
-            continue
-        analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
-        limits = limits_of(judged.gpu, {**judged.config, **base["knobs"]})
-        kernel = tables.kernel_on(judged.gpu)
-        for finding, _ in _of_config(kernel, judged.gpu, analyzed, {}, True, limits, base):
-            yield replace(finding, **(spec_place if finding.level == "ok" else entry_place))
-    for problem, entries in unknown.items():
-        files = len({e.file for e in entries})
-        yield schema.Finding(
-            level="undecided",
-            kernel=tables.given.name,
-            gpu=entries[0].device or "an unnamed GPU",
-            config={},
-            rule="gpu",
-            message=f"{problem}: {len(entries):,} entries in {files:,} tables (see `devices`, or give --gpu)",
-            **spec_place,
-        )

@@ -12,7 +12,7 @@ from typing import Any
 
 from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import AnalyzedPoint
-from occupancy_cli.compile.request import CompileOutcome
+from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.cluster_rules import cluster_doubt
@@ -29,6 +29,26 @@ _RESOURCES: tuple[tuple[str, str, Callable[[KernelResources, Occupancy], int | N
     ("min_ctas_per_sm", "CTAs/SM", lambda r, o: o.ctas_per_sm if o.exact else None),
     ("min_warps_per_sm", "warps/SM", lambda r, o: o.warps_per_sm if o.exact else None),
 )
+
+
+def judge_config(
+    kernel: Kernel,
+    gpu: GpuProfile,
+    analyzed: AnalyzedPoint,
+    at_batches: Mapping[int, AnalyzedPoint],
+    used: bool,
+    limits: Mapping[str, Limit],
+    base: Mapping[str, Any],
+) -> Iterator[tuple[schema.Finding, CompileRequest]]:
+    """What is found of a config, each with the launch that it is about."""
+    names = [plan.request.source.kernel for plan in analyzed.point.launches[: len(analyzed.outcomes)]]
+    capped = [judge_cap(gpu, n, outcome, used, base) for n, outcome in zip(names, analyzed.outcomes, strict=True)]
+    requests = [plan.request for plan in analyzed.point.launches]
+    yield from zip(capped, requests, strict=False)
+    # Budgets are the main kernel's; one that cannot be launched has been told so.
+    if used and capped[0].level != "violation":
+        for finding in judge_budgets(kernel, gpu, analyzed, at_batches, limits, base):
+            yield finding, requests[0]
 
 
 def judge_cap(
@@ -97,12 +117,22 @@ def judge_budgets(
             value = value_of(resources, occupancy)
             why = "; ".join(occupancy.unknown.values()) if value is None else ""
             yield _finding(rule, limits[rule], value, unit, base, why=why)
+    if "max_bank_conflict_ways" in limits:
+        yield _conflicts(limits["max_bank_conflict_ways"], analyzed, base)
     if "min_wave_efficiency" in limits:
         unit = "% of the CTA slots busy"
         yield _worst("min_wave_efficiency", limits, analyzed, at_batches, unit, base, lambda a: _efficiency(gpu, a))
     if "max_predicted_time_us" in limits:
         unit = "us predicted"
         yield _worst("max_predicted_time_us", limits, analyzed, at_batches, unit, base, lambda a: _time(kernel, gpu, a))
+
+
+def _conflicts(limit: Limit, analyzed: AnalyzedPoint, base: Mapping[str, Any]) -> schema.Finding:
+    from occupancy_cli.answers.check_conflicts import bank_conflicts
+
+    found = bank_conflicts(analyzed.outcomes[0], analyzed.point.main)
+    ways, at, why = found.within(limit.value)
+    return _finding("max_bank_conflict_ways", limit, ways, "ways of bank conflict", base, at=at, why=why)
 
 
 def _worst(
@@ -178,7 +208,7 @@ def _finding(
     from_where = f" ({limit.origin})" if limit.origin else ""
     if value is None:
         because = f": {why}" if why else ""
-        message = f"{unit} are not known{at}, the budget {rule} is {limit.value:,}{from_where}{because}"
+        message = f"{unit} are not known{at}, the budget {rule} is {_number(limit.value)}{from_where}{because}"
         return schema.Finding(level="undecided", rule=rule, message=message, **base)
     most = rule.startswith("max")
     holds = value <= limit.value if most else value >= limit.value

@@ -127,7 +127,8 @@ class Tables:
     """The tables of one spec on one or several GPUs: their entries, judged; replacements on request.
 
     `gpus` None: each entry on the GPU in its file's name, found by `resolve`. `stop` is where compiles may end for a
-    GPU (`CompileRequest.stop_above`). Several values of the key in `sets` look at the nearest entry of each file.
+    GPU (`CompileRequest.stop_above`), `explain` whether explanations are wanted. Several values of the
+    key in `sets` look at the nearest entry of each file.
     """
 
     def __init__(
@@ -138,11 +139,13 @@ class Tables:
         service: CompileService,
         sets: Mapping[str, Setting],
         stop: Callable[[GpuProfile], int | None],
+        *,
+        explain: bool = False,
     ) -> None:
         table = given.spec.configs
         assert isinstance(table, ConfigTable)
         self.given, self.table, self.service, self.stop = given, table, service, stop
-        self._gpus, self._resolve = gpus, resolve
+        self._gpus, self._resolve, self._explain = gpus, resolve, explain
         self._where = given.document.where(("configs",))
         self._sets = {n: s for n, s in sets.items() if n != table.key}
         self._keys = sets[table.key].values if table.key in sets else None
@@ -236,6 +239,10 @@ class Tables:
             where = self.given.document.where(("configs", "values", name))
             full[name] = parse_expression(value, where)({**settings, **config, **override}, where)
         point = make_point(kernel, gpu, settings, full, override, self.stop(gpu))
+        if self._explain:
+            from occupancy_cli.answers.explain import to_explain
+
+            point = to_explain(point)
         return Judged(entry, gpu, point, config=config)
 
     def _compile(self, chosen: Iterable[tuple[TableEntry, GpuProfile | None, int, str]]) -> list[Judged]:

@@ -30,9 +30,9 @@ def weighs_most(rule: str, read: KernelExplanation) -> str:
         return ""
     if rule == "max_spill_bytes" and use.spills:
         spill = max(use.spills, key=lambda s: (s.in_loop, s.bytes))
-        where = _place(spill.source, read.texts)
+        where = place_text(spill.source, read.texts)
         return f"{spill.bytes:,} bytes are spilled{' in a loop' if spill.in_loop else ''} at {where}" if where else ""
-    where = _place(use.peak_source, read.texts)
+    where = place_text(use.peak_source, read.texts)
     return f"{use.peak:,} live at once at {where}" if where else ""
 
 
@@ -46,12 +46,13 @@ def _buffer(read: KernelExplanation) -> str:
     what = f"{heaviest.copies} copies of {shape}" if heaviest.copies > 1 else shape
     about = ", ".join(part for part in (heaviest.purpose, f"{what} {heaviest.dtype}".strip()) if part)
     share = "most of it is" if heaviest.bytes * 2 > read.shared_map.total_bytes else "the largest part is"
-    where = _place(heaviest.source, read.texts)
+    where = place_text(heaviest.source, read.texts)
     of = f" for `{name}`" if name else ""
     return f"{share} {heaviest.bytes:,} bytes{of} ({about}){f', {where}' if where else ''}"
 
 
-def _place(lines: tuple[SourceLine, ...], texts: Mapping[str, str]) -> str:
+def place_text(lines: tuple[SourceLine, ...], texts: Mapping[str, str]) -> str:
+    """`mm.py:14: a = tl.load(a_ptrs)`, the innermost of the lines; "" where the compiler names no file."""
     if not lines or not lines[0].file:
         return ""
     first = lines[0]

@@ -59,6 +59,9 @@ def check(
         list[str] | None,
         typer.Option("--output-file", metavar="FORMAT=PATH", help="Write the answer to a file too. Repeatable."),
     ] = None,
+    in_full: Annotated[
+        bool, typer.Option("--verbose", "-v", help="In the table, every rule of every config, not what is wrong alone.")
+    ] = False,
     hw_profiles: options.ProfilesOption = None,
     baseline: Annotated[
         Path | None, typer.Option("--baseline", help="Hold results to those in this file, which an earlier run wrote.")
@@ -128,7 +131,7 @@ def check(
         if project is not None:
             refuse_other_triton(project, service.triton)
         report = answer(selection, question, default, service)
-    _write(report, output_format, targets)
+    _write(report, output_format, targets, in_full=in_full)
     end(report)
 
 
@@ -194,7 +197,7 @@ def _targets(output_format: str, files: list[str]) -> dict[Path, str]:
     return targets
 
 
-def _write(report: Report, output_format: str, targets: dict[Path, str]) -> None:
+def _write(report: Report, output_format: str, targets: dict[Path, str], *, in_full: bool) -> None:
     """Write the files, then standard output: a reader who is gone must not keep the files from being written."""
     from occupancy_cli.report.check_formats import text_of
 
@@ -206,7 +209,8 @@ def _write(report: Report, output_format: str, targets: dict[Path, str]) -> None
             raise InputError(f"cannot be written: {bad.strerror}", where=str(path)) from None
     if output_format == "table":
         from occupancy_cli.cli.show import print_report
+        from occupancy_cli.report.view import View
 
-        print_report(report, options.Format.table)
+        print_report(report, options.Format.table, View(everything=in_full))
         return
     sys.stdout.write(text_of(report, output_format))

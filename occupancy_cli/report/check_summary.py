@@ -38,16 +38,20 @@ class CheckSummary:
         """Everything that counts once."""
         return self.ok + self.violations + self.undecided + self.allowed + self.notes
 
-    def line(self, seconds: float | None = None) -> str:
-        """The summary in one line."""
+    def words(self) -> list[str]:
+        """What was judged, by how it came out."""
         counts = [f"{self.ok:,} ok", f"{self.violations:,} over budget", f"{self.undecided:,} unknown"]
         if self.allowed:
-            counts.append(f"{self.allowed} unknown and allowed")
+            counts.append(f"{self.allowed:,} unknown and allowed")
         if self.notes:
-            counts.append(f"{self.notes} not in use")
+            counts.append(f"{self.notes:,} not in use")
+        return counts
+
+    def line(self, seconds: float | None = None) -> str:
+        """The summary in one line."""
         took = "" if seconds is None else f" in {seconds:.1f} s"
-        what = (_counted(self.kernels, "kernel"), _counted(self.configs, "config"), _counted(self.gpus, "GPU"))
-        return f"{' · '.join(what)}: {', '.join(counts)}{took}"
+        what = (counted(self.kernels, "kernel"), counted(self.configs, "config"), counted(self.gpus, "GPU"))
+        return f"{' · '.join(what)}: {', '.join(self.words())}{took}"
 
 
 def last_line(report: Report) -> str:
@@ -63,12 +67,12 @@ def left_out(report: Report) -> list[str]:
     lines = []
     if run.helpers:
         lines.append(
-            f"{_counted(run.helpers, 'helper')} skipped: only other kernels call them, and nothing launches them"
+            f"{counted(run.helpers, 'helper')} skipped: only other kernels call them, and nothing launches them"
         )
     if run.unchanged:
-        lines.append(f"{_counted(run.unchanged, 'kernel')} not judged: nothing that they are made from changed")
+        lines.append(f"{counted(run.unchanged, 'kernel')} not judged: nothing that they are made from changed")
     if run.pruned:
-        lines.append(f"{_counted(run.pruned, 'config')} not judged: prune_configs_by leaves them out")
+        lines.append(f"{counted(run.pruned, 'config')} not judged: prune_configs_by leaves them out")
     return lines
 
 
@@ -100,5 +104,6 @@ def identity(finding: Finding) -> tuple[object, ...]:
     return (finding.source or finding.file, finding.kernel, finding.gpu, tuple(sorted((n, repr(v)) for n, v in names)))
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """`2 configs`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -109,6 +109,12 @@ RULES: Mapping[str, Rule] = {
         "The launch, with what follows it, may be predicted to take at most so long.",
         "`occupancy recommend` looks for the setting with the shortest predicted time.",
     ),
+    "max_bank_conflict_ways": Rule(
+        "Bank conflicts over budget",
+        "An access of shared memory may take at most so many times the wavefronts that its bytes need.",
+        "The message names the line. `occupancy explain` shows every access; another tile shape, num_warps or order of "
+        "dimensions gives another layout.",
+    ),
     "min_warps_per_sm": Rule(
         "Too few warps per SM",
         "At least so many warps must be resident on an SM.",

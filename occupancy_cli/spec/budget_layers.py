@@ -22,6 +22,8 @@ from occupancy_cli.yaml_reader import Document, KeyPath
 SELECTORS = frozenset({"gpus", "configs", "batches"})
 BUDGETS_OF_SHARED_MEMORY = frozenset({"fits", "max_shared_bytes"})
 """What is known when shared memory is allocated; every other rule needs the whole compile."""
+OF_ACCESSES = frozenset({"max_bank_conflict_ways"})
+"""What is found by following the machine code of a launch."""
 OF_LAUNCHES = frozenset({"min_wave_efficiency", "max_predicted_time_us"})
 """What depends on the grid too."""
 
@@ -76,9 +78,6 @@ def parse_budgets(texts: Iterable[str]) -> tuple[BudgetLayer, ...]:
         if not equals or not value:
             hint = "Write --budget NAME=VALUE: --budget max_spill_bytes=0."
             raise InputError(f"{text!r} is no budget", where="--budget", hint=hint)
-        if name == "max_bank_conflict_ways":
-            valid_names = f"Known: {', '.join(valid)}"
-            raise InputError("bank conflicts are not read from compiled kernels", where=where, hint=valid_names)
         if name not in valid:
             raise unknown_name("budget", name, valid, where=where)
         if any(getattr(layer.budgets, name) is not None for layer in layers):

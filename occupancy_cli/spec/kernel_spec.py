@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from occupancy_cli.errors import InputError, nearest, unknown_name
 from occupancy_cli.model.launch_options import check_launch_option
@@ -250,6 +250,11 @@ class Budgets(Strict):
         None, gt=1, le=100, description="percent of the SMs' CTA slots that the launch keeps busy: 80"
     )
     max_predicted_time_us: float | None = Field(None, gt=0, description="of the launch and what follows it")
+    max_bank_conflict_ways: float | None = Field(
+        None,
+        ge=1,
+        description="wavefronts of a shared-memory access over the least for its bytes; 1: none conflicts",
+    )
 
     @field_validator("gpus", mode="before")
     @classmethod
@@ -261,13 +266,6 @@ class Budgets(Strict):
     def _positive(cls, value: list[int]) -> list[int]:
         if any(n < 1 for n in value):
             raise ValueError(f"a batch is 1 or more, not {min(value)}")
-        return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "max_bank_conflict_ways" in value:
-            raise ValueError("max_bank_conflict_ways cannot be held: bank conflicts are not read from compiled kernels")
         return value
 
 

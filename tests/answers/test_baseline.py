@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,13 @@ def test_new_and_gone_are_undecided_until_they_are_taken_in(lock: Path) -> None:
     # What did not change is as it was, to the byte.
     kept = [line for line in lock.read_text().splitlines() if '"BLOCK 128' in line]
     assert [line.rstrip(",") for line in kept] == [line.rstrip(",") for line in before if '"BLOCK 128' in line]
+
+
+def test_a_gpu_that_is_judged_has_one_name(lock: Path) -> None:
+    """Keys have ids, findings the GPUs' names: what is gone must not look like another GPU."""
+    run = [dataclasses.replace(r, about={**r.about, "gpu": "H200 SXM"}) for r in RUN[:1]]
+    found, _ = held_to(BaselineRequest(lock), read_lock(lock), run, (), TOOLS)
+    assert {f.gpu for f in found} == {"H200 SXM", "b200-sxm"}
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,7 @@ def test_every_format_at_once_by_the_same_report(project: Path) -> None:
         (["kernels", "--budget", "max_spill_bytes"], "Write --budget NAME=VALUE"),
         (["kernels", "--budget", "max_spill_bytes=-1"], "greater than or equal to 0"),
         (["kernels", "--budget", "min_wave_efficiency=0.8"], "greater than 1"),
-        (["kernels", "--budget", "max_bank_conflict_ways=2"], "bank conflicts are not read"),
+        (["kernels", "--budget", "max_bank_conflict_ways=0"], "greater than or equal to 1"),
         (["kernels", "--budget", "fits=some"], "'each' or 'one'"),
     ],
 )

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -19,6 +20,7 @@ from rich.console import Console
 
 from occupancy_cli.report import schema
 from occupancy_cli.report.terminal import render
+from occupancy_cli.report.view import View
 
 COMMAND = [sys.executable, "-m", "occupancy_cli"]
 
@@ -333,19 +335,58 @@ def test_the_table_at_160_columns_is_frozen() -> None:
     assert rendered(160) == WIDE
 
 
-def test_what_holds_is_one_line_a_rule_with_the_config_nearest_its_limit() -> None:
-    def finding(rule: str, required: int, limit: int, unit: str) -> schema.Finding:
-        return schema.Finding(
-            level="ok", kernel="k", gpu="g", config={}, rule=rule, message="", required=required, limit=limit, unit=unit
-        )
-
-    findings = [finding("min_ctas_per_sm", n, 2, "CTAs/SM") for n in (5, 3, 4)]
-    findings += [finding("max_spill_bytes", n, 64, "bytes") for n in (8, 32, 0)]
+def shown_of_a_check(findings: list[schema.Finding], *, everything: bool = False) -> list[str]:
     console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: SIM115, PTH123
-    render(schema.Report(command="check", toolchain=schema.Toolchain(occupancy="0"), findings=findings), console)
-    assert [line.rstrip() for line in console.export_text().splitlines()] == [
-        "ok   k on g: max_spill_bytes holds for 3 launches, at most 32 of 64 bytes",
-        "ok   k on g: min_ctas_per_sm holds for 3 launches, at least 3 CTAs/SM, 2 are asked for",
+    checked = schema.Report(command="check", toolchain=schema.Toolchain(occupancy="0"), findings=findings)
+    render(checked, console, View(everything=everything))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def found(
+    rule: str, value: int, limit: int, level: schema.Level = "ok", kernel: str = "k", at: int = 0
+) -> schema.Finding:
+    return schema.Finding(
+        level=level, kernel=kernel, gpu="g", config={"BLOCK": at or value}, rule=rule, message=f"{value} of {limit}",
+        required=value, limit=limit, file=f"{kernel}.yaml", line=3,
+    )  # fmt: skip
+
+
+def test_what_holds_is_one_line_a_kernel_and_gpu_with_the_config_nearest_its_limit() -> None:
+    """3 CTAs where 2 are asked for are at 67 %, 32 bytes of 64 at 50 %."""
+    findings = [found("min_ctas_per_sm", n, 2) for n in (5, 3, 4)] + [found("max_spill_bytes", 32, 64, at=5)]
+    assert shown_of_a_check(findings) == ["ok   k on g: 3 configs, at most 67 % of min_ctas_per_sm"]
+    assert shown_of_a_check(findings, everything=True)[2:] == [
+        "ok   k.yaml:3: k on g, BLOCK 5: 5 of 2",
+        "ok   k.yaml:3: k on g, BLOCK 3: 3 of 2",
+        "ok   k.yaml:3: k on g, BLOCK 4: 4 of 2",
+        "ok   k.yaml:3: k on g, BLOCK 5: 32 of 64",
+    ]
+
+
+def test_what_is_not_in_use_is_no_matter_of_what_holds() -> None:
+    findings = [found("shared-memory-cap", 50, 64), found("shared-memory-cap", 80, 64, "note")]
+    assert shown_of_a_check(findings)[0] == "ok   k on g: 2 configs: 1 ok, 0 over budget, 0 unknown, 1 not in use"
+    # A launch that follows holds where the main one does not: the config is counted by what is judged of it.
+    findings = [found("shared-memory-cap", 16, 64, at=1), found("shared-memory-cap", 80, 64, "note", at=1)]
+    assert shown_of_a_check(findings)[0] == "ok   k on g: 1 config, at most 25 % of the cap"
+
+
+def test_what_is_wrong_comes_last() -> None:
+    findings = [
+        found("max_spill_bytes", 80, 64, "violation"),
+        found("max_spill_bytes", 8, 64),
+        found("max_spill_bytes", 9, 64, "undecided", "other"),
+        found("max_spill_bytes", 8, 64, kernel="third"),
+        replace(found("input", 0, 0, "undecided"), kernel="", gpu="", config={}, message="no YAML", required=None),
+    ]
+    assert shown_of_a_check(findings) == [
+        "ok   third on g: 1 config, at most 12 % of max_spill_bytes",
+        "???? other on g: 1 config: 0 ok, 0 over budget, 1 unknown",
+        "FAIL k on g: 2 configs: 1 ok, 1 over budget, 0 unknown",
+        "",
+        "???? other.yaml:3: other on g, BLOCK 9: 9 of 64",
+        "???? k.yaml:3: no YAML",
+        "FAIL k.yaml:3: k on g, BLOCK 80: 80 of 64",
     ]
 
 

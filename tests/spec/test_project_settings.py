@@ -98,7 +98,7 @@ def test_later_budgets_win() -> None:
         ('gpus = ["h200", 5090]', "gpus = []", "pyproject.toml:10:1: gpus: has 0 values, at least 1 are needed"),
         ('gpus = ["h200", 5090]', 'gpus = "h200"', "pyproject.toml:10:1: gpus"),
         ("constexprs =", "constexpr =", "pyproject.toml:16:1: kernels.kernels/ops.py:add.constexpr: unknown key"),
-        ("min_ctas_per_sm = 2", "max_bank_conflict_ways = 2", "bank conflicts are not read"),
+        ("min_ctas_per_sm = 2", "max_bank_conflict_ways = 0.5", "greater than or equal to 1"),
         ('triton = ["3.9"]', 'triton = ["3.9"', "not valid TOML"),
     ],
 )
