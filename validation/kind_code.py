@@ -150,6 +150,7 @@ def texts_of(kernel: Any, values: Mapping[str, Any], reserved_bytes: int) -> dic
     try:
         found = triton_front.compile_plainly(kernel, dict(values))
         read = read_cubin(found["cubin"])[0]
+        sass = disassemble(found["cubin"])  # nvdisasm does not know every chip that ptxas does
     except Exception as bad:  # noqa: BLE001 (the reason is printed, the others still count)
         return f"{type(bad).__name__}: {(str(bad).strip().splitlines() or [''])[0][:200]}"
     resources = {
@@ -162,7 +163,7 @@ def texts_of(kernel: Any, values: Mapping[str, Any], reserved_bytes: int) -> dic
         "num_ctas": found["num_ctas"],
     }
     ttgir = found["ttgir"].replace(str(interpreter.REPOSITORY), "")
-    return {"ttgir": ttgir, "sass": disassemble(found["cubin"]), "resources": resources}
+    return {"ttgir": ttgir, "sass": sass, "resources": resources}
 
 
 def write(path: Path, triton: str, ptxas: str, binaries: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Which paths a client may name: those below its roots, links followed.
 
-    roots = Roots((Path("/work/project"),))
+    roots = Roots((Path("/home/me/project"),))
     roots.kernel("ops/attention.py:decode", "kernel")   # "ops/attention.py:decode", seen from the first root
     roots.kernel("/etc/passwd.yaml", "kernel")          # an `InputError`, whether that file is there or not
 
