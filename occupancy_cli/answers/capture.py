@@ -20,11 +20,23 @@ from occupancy_cli.source.launch_guards import not_launched
 from occupancy_cli.source.removed_apis import explain
 from occupancy_cli.version import VERSION
 
+MOST_NAMED = 20
+"""Kernels named with what stands around their launches, where a script launched none of them."""
+
+
+def file_of_module(module: str) -> Path | None:
+    """The file of a module below the working directory, where `python -m` looks first; None for an installed one."""
+    base = Path.cwd().joinpath(*module.split("."))
+    places = (base.with_suffix(".py"), base / "__main__.py")
+    return next((place for place in places if place.is_file()), None)
+
 
 def captured(result: CaptureResult, gpu: GpuProfile | None, script: Path | None = None) -> Report:
     """A Report with the capture alone; `script` is the file that ran, whose other kernels are then named."""
     found = result.captured
     launched = {spec.kernel.rpartition(":")[2] for spec in found.specs} | {each.kernel for each in found.not_captured}
+    failure = "" if found.status == "complete" else found.message
+    missed = not_launched(script, launched, failure) if script is not None else ()
     return Report(
         command="capture",
         toolchain=Toolchain(occupancy=VERSION, triton=found.versions.get("triton")),
@@ -34,7 +46,7 @@ def captured(result: CaptureResult, gpu: GpuProfile | None, script: Path | None 
             launches=found.launches,
             specs=[mirrored(spec, CapturedSpec) for spec in found.specs],
             not_captured=[mirrored(each, NotCaptured) for each in found.not_captured],
-            not_launched=[mirrored(each, NotLaunched) for each in (not_launched(script, launched) if script else ())],
+            not_launched=[mirrored(each, NotLaunched) for each in missed],
         ),
         notes=notes_of(result),
         interrupted=found.status == "interrupted" or result.exit_code in (130, -2),
@@ -76,9 +88,16 @@ def notes_of(result: CaptureResult) -> list[str]:
     return [*notes, *found.notes]
 
 
-def raise_as_the_script_did(result: CaptureResult, out: Path) -> None:
-    """The error for a script that did not end well, or launched nothing; its own traceback is above it."""
+def raise_as_the_script_did(result: CaptureResult, out: Path, report: Report) -> None:
+    """The error for a script that did not end well, or launched nothing; its own traceback is above it.
+
+    Where nothing was written, it names what the script did not launch, which the report says otherwise.
+    """
     found = result.captured
+    missed = [] if report.capture is None or result.folder is not None else report.capture.not_launched
+    named = "".join(f"\nNot launched: {each.kernel} ({each.source}): {each.reason}" for each in missed[:MOST_NAMED])
+    if len(missed) > MOST_NAMED:
+        named += f"\nNot launched either: {', '.join(each.kernel for each in missed[MOST_NAMED:])}"
     kept = f"The {len(found.specs)} specs of what it launched before are in {result.folder}." if result.folder else ""
     if found.status == "internals":
         raise OccupancyError(
@@ -89,11 +108,11 @@ def raise_as_the_script_did(result: CaptureResult, out: Path) -> None:
         how = f"by signal {-result.exit_code}" if result.exit_code < 0 else f"with exit code {result.exit_code}"
         raise OccupancyError(f"the script's process ended {how}, without a word", hint=kept)
     if found.status != "complete":
-        raise OccupancyError(f"the script failed: {found.message}", hint=kept)
+        raise OccupancyError(f"the script failed: {found.message}", hint=(kept + named).strip())
     if not found.launches:
         raise OccupancyError(
             "the script ran to its end and launched no Triton kernel",
-            hint="Nothing was written. CUDA C++ kernels and those of torch.compile are not seen.",
+            hint="Nothing was written. CUDA C++ kernels and those of torch.compile are not seen." + named,
         )
     if not found.specs:
         raise OccupancyError(

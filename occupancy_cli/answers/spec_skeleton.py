@@ -18,10 +18,9 @@ from typing import Any
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
-from occupancy_cli.source.kernel_text import parse
+from occupancy_cli.source.kernel_body import POINTER_NAME, KernelBody
 from occupancy_cli.source.knob_types import SourceOptions
-from occupancy_cli.source.launch_tensors import Passed, passed_at_launch
-from occupancy_cli.source.source_files import read_source
+from occupancy_cli.source.launch_tensors import Passed
 from occupancy_cli.source.source_knobs import (
     EnvironmentVariable,
     KernelKnobs,
@@ -33,8 +32,6 @@ from occupancy_cli.spec.expressions import ExpressionError, parse_expression
 from occupancy_cli.spec.kernel_spec import SCHEMA, canonical_type
 from occupancy_cli.spec.settings import parse_value
 
-_ADDRESSES = frozenset({"load", "store", "make_block_ptr", "make_tensor_descriptor", "advance", "async_copy"})
-_POINTER_NAME = re.compile(r"(_|^)(ptrs?|buf|buffer|cache|tensor)$|^p_|_desc$", re.IGNORECASE)
 _INTEGER_DATA = re.compile(r"ind(ex|ices|x)|idx|ids?$|table|lens?$|length|offs|starts?$|cu_seq|req_to|count|num_", re.I)
 _FP8_DATA = re.compile(r"fp8|float8|e4m3", re.IGNORECASE)
 _FP32_DATA = re.compile(r"lse|scale|max|sum|acc|mid|rstd|mean|partial", re.IGNORECASE)
@@ -81,129 +78,14 @@ def write_skeleton(path: Path, kernel: str | None, reference: Callable[[str], st
         found = read_knobs(path, kernel=names[0])
     chosen = found.kernels[-1]
     said = source_options(path, chosen.qualname)
-    return _Writer(found, chosen, _Body.of(path, chosen), reference(chosen.qualname), said).write()
-
-
-class _Body:
-    """What a kernel's own statements say of its parameters, and the module around it of names used at launches."""
-
-    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: ast.Module) -> None:
-        self.constants = {
-            n.targets[0].id: ast.unparse(n.value)
-            for n in module.body
-            if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], ast.Name)
-        }
-        params = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        self.annotations = {p.arg: ast.unparse(p.annotation).strip("'\"") for p in params if p.annotation is not None}
-        names = {p.arg for p in params}
-        self.addressed = self._addressed(function) & names
-        self.descriptors = dict(self._descriptors(function, names))
-        self.stored_as = dict(self._stored_as(function, names))
-        self.compared = self._compared(function, names)
-        self.passed = passed_at_launch(module, {function.name}, [p.arg for p in params])
-        self.axes = 1 + max(
-            (
-                n.value
-                for call in _calls(function, {"program_id"})
-                for n in [*call.args, *(k.value for k in call.keywords)]
-                if isinstance(n, ast.Constant) and isinstance(n.value, int)
-            ),
-            default=0,
-        )
-
-    @staticmethod
-    def of(path: Path, kernel: KernelKnobs) -> _Body:
-        """The body of `kernel`, found by its name (and line, where a file has several of that name)."""
-        tree = parse(path, read_source(path))
-        functions = [
-            n
-            for n in ast.walk(tree)
-            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.name == (kernel.function or kernel.name)
-        ]
-        return _Body(min(functions, key=lambda f: abs(f.lineno - kernel.place.line)), tree)
-
-    @staticmethod
-    def _descriptors(function: ast.AST, params: set[str]) -> Iterator[tuple[str, int]]:
-        """The parameters that are tensor descriptors, with their dimensions: `a_desc.load([m, k])`."""
-        for call in _calls(function, {"load", "store", "gather", "scatter", "atomic_add", "atomic_max", "atomic_min"}):
-            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if isinstance(owner, ast.Name) and owner.id in params and call.args:
-                offsets = call.args[0]
-                yield owner.id, len(offsets.elts) if isinstance(offsets, (ast.List, ast.Tuple)) else 2
-
-    @staticmethod
-    def _compared(function: ast.AST, params: set[str]) -> dict[str, str]:
-        """The parameters that a kernel compares with texts, `MODE == "swish"`, each with the first of them."""
-        found: dict[str, str] = {}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id in params:
-                values = [v for c in node.comparators for v in (c.elts if isinstance(c, ast.Tuple) else [c])]
-                texts = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
-                if texts:
-                    found.setdefault(node.left.id, texts[0])
-        return found
-
-    @staticmethod
-    def _stored_as(function: ast.AST, params: set[str]) -> Iterator[tuple[str, str]]:
-        """The type that is stored through a pointer: `tl.store(c_ptr + ..., acc.to(tl.float16))`."""
-        for call in _calls(function, {"store"}):
-            value = call.args[1] if len(call.args) > 1 else None
-            if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr != "to":
-                continue
-            cast = ast.unparse(value.args[0]) if value.args else ""
-            for name in _terms(call.args[0]) & params:
-                if cast.startswith(("tl.", "triton.language.")):
-                    yield name, cast.rpartition(".")[2]
-
-    @staticmethod
-    def _addressed(function: ast.AST) -> set[str]:
-        """Names that loads and stores start from: the terms of a sum that is an address, through assignments."""
-        names: set[str] = set()
-        for call in ast.walk(function):
-            if not isinstance(call, ast.Call) or not call.args:
-                continue
-            called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-            if called in _ADDRESSES or called.startswith("atomic_"):
-                names |= _bases(call.args[0])
-        while True:
-            before = len(names)
-            for node in ast.walk(function):
-                if isinstance(node, ast.Assign) and any(
-                    isinstance(t, ast.Name) and t.id in names for t in node.targets
-                ):
-                    names |= _bases(node.value)
-            if len(names) == before:
-                return names
-
-
-def _terms(node: ast.expr) -> set[str]:
-    """The bare names among the terms of a sum. A cast of a pointer (`p.to(...)`) counts as the pointer."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
-        return _terms(node.left) | _terms(node.right)
-    if isinstance(node, ast.IfExp):
-        return _terms(node.body) | _terms(node.orelse)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
-        return _terms(node.func.value)
-    return {node.id} if isinstance(node, ast.Name) else set()
-
-
-def _bases(address: ast.expr) -> set[str]:
-    """Of the terms of an address those that may be the pointer: one of them is, and its name may say so."""
-    terms = _terms(address)
-    return {n for n in terms if _POINTER_NAME.search(n)} or terms
-
-
-def _calls(node: ast.AST, names: Iterable[str]) -> Iterator[ast.Call]:
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in names:
-            yield call
+    return _Writer(found, chosen, KernelBody.of(path, chosen), reference(chosen.qualname), said).write()
 
 
 class _Writer:
     """Writes one skeleton, line by line."""
 
     def __init__(
-        self, found: SourceKnobs, kernel: KernelKnobs, body: _Body, reference: str, said: SourceOptions
+        self, found: SourceKnobs, kernel: KernelKnobs, body: KernelBody, reference: str, said: SourceOptions
     ) -> None:
         self.found, self.kernel, self.body, self.reference, self.said = found, kernel, body, reference, said
         self.launches = [s for s in found.launches if kernel.name in s.kernels]
@@ -254,14 +136,18 @@ class _Writer:
         passed = self.body.passed.get(name, Passed())
         if name in self.body.descriptors or passed.block_shape:
             return self._descriptor(name, passed)
-        if passed.dtype is not None and (name in self.body.addressed or _POINTER_NAME.search(name)):
+        if passed.dtype is not None and (name in self.body.addressed or POINTER_NAME.search(name)):
             with contextlib.suppress(ValueError):
                 return f"*{canonical_type(passed.dtype)}", ""
         if name in self.body.stored_as:
             with contextlib.suppress(ValueError):
                 return f"*{canonical_type(self.body.stored_as[name])}", "stored as such"
-        if name in self.body.addressed or _POINTER_NAME.search(name):
+        if name in self.body.addressed or POINTER_NAME.search(name):
             why = "loaded or stored through" if name in self.body.addressed else "by its name"
+            if name in self.body.indices:
+                return "*i32", "addresses are reckoned from what it holds"
+            if name in self.body.float32:
+                return "*fp32", "what it holds is carried with float32"
             named = re.sub(r"_?ptrs?$", "", name, flags=re.IGNORECASE)
             for pattern, element in ((_INTEGER_DATA, "*i32"), (_FP8_DATA, "*fp8e4nv"), (_FP32_DATA, "*fp32")):
                 if pattern.search(named):
@@ -272,7 +158,10 @@ class _Writer:
             return "none", "its default"
         if default in ("True", "False") or _TRUTH.match(name):
             return "i1", "by its name"
-        if _FLOAT_SCALAR.search(name) or (default is not None and re.fullmatch(r"-?\d*\.\d*(e-?\d+)?", default)):
+        counted = name in self.body.integers or "stride" in name.casefold()
+        if (_FLOAT_SCALAR.search(name) and not counted) or (
+            default is not None and re.fullmatch(r"-?\d*\.\d*(e-?\d+)?", default)
+        ):
             return "fp32", "by its name"
         return "i32", ""
 
@@ -417,12 +306,22 @@ class _Writer:
             if expression is not None:
                 self.lines.append(f"  {name}: {_scalar(expression)}  # as launched")
                 continue
-            text = self.body.compared.get(name)
-            expected = _expected(name) if text is None else _scalar(text)
-            value = self._guess(expected, f"constexprs.{name}")
+            value = self._guess(self._likely_constexpr(name), f"constexprs.{name}")
             hint = f"; launched with {_one_line(' or '.join(texts))}" if texts else ""
             self.lines.append(f"  {name}: {value}  # guess{hint}")
         self.lines += [f"  # {p.name}: {_one_line(p.default or '')} by default" for p in defaults]
+
+    def _likely_constexpr(self, name: str) -> object:
+        """What a constexpr may be, by what the kernel does with it, else by its name."""
+        if name in self.body.precisions:
+            return "ieee"  # which every type of tl.dot takes
+        asked = self.body.compared.get(name)
+        if isinstance(asked, str):
+            return _scalar(asked)
+        expected = _expected(name)
+        if expected == 1 and name in self.body.sizes:
+            return 64
+        return asked if expected == 1 and asked is not None else expected
 
     def _expression(self, text: str) -> str | None:
         """`text` of a launch as an expression over the spec's shapes and knobs, where it is one."""
@@ -467,7 +366,7 @@ class _Writer:
         """The grid as expressions (None: not to be had), the names they need beside `known`, the grid as written."""
         source = ""
         folded = self._spelled(known)
-        arguments = {p.name for p in self.kernel.arguments}
+        arguments = {p.name for p in self.kernel.arguments} | set(self.kernel.heuristics)
         for site in self.launches:
             for text in self._resolved(site.grid):
                 source = source or text

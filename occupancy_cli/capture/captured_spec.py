@@ -132,6 +132,7 @@ class _Records:
     counts: dict[int, dict[str, dict[str, int]]] = field(default_factory=dict)
     failed: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
 
     def with_other_values(self, launch: Mapping[str, Any]) -> int:
@@ -176,7 +177,7 @@ def captured_from(lines: Iterable[str], title: str) -> Captured:
         files,
         tuple(specs),
         tuple(not_captured),
-        (*records.notes, *_failed_configs(records)),
+        (*_given_values(records), *records.notes, *_failed_configs(records)),
         records.end.get("status", "died"),
         records.end.get("message", "its process ended before the script did"),
         records.end.get("versions", {}),
@@ -201,6 +202,9 @@ def _read(lines: Iterable[str]) -> _Records:
             records.counts[record["pid"]] = record
         elif event == "failed_config":
             records.failed.append(record)
+        elif event == "value":
+            used = record["used"] or records.values.get(record["text"], record)["used"]
+            records.values[record["text"]] = {**record, "used": used}
         elif event == "note" and record["text"] not in records.notes:
             records.notes.append(record["text"])
         elif event == "end":
@@ -245,6 +249,16 @@ def _failed_configs(records: _Records) -> list[str]:
     return [
         f"{name}: {count} autotune config{'s' if count > 1 else ''} could not be launched: {reason}"
         for (name, reason), count in found.items()
+    ]
+
+
+def _given_values(records: _Records) -> list[str]:
+    """What was given for lines of the script, and what of it the script never asked for."""
+    return [
+        f"--value {value['text']}: "
+        + ("given for " if value["used"] else "not used, the script did not come to ")
+        + value["stands_for"]
+        for value in records.values.values()
     ]
 
 

@@ -13,11 +13,14 @@ import runpy
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.loading.device_doors import open_doors
 from occupancy_cli.loading.target_gpu import TargetGpu
+
+if TYPE_CHECKING:  # it imports Triton, which loads behind the open doors
+    from occupancy_cli.capture.given_values import GivenValues
 
 
 def main() -> int:
@@ -25,7 +28,7 @@ def main() -> int:
     plan: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     fd = os.open(plan["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.set_inheritable(fd, False)
-    from occupancy_cli.capture import recorder, torch_cuda, triton_hooks
+    from occupancy_cli.capture import given_values, recorder, torch_cuda, triton_hooks
     from occupancy_cli.compile.triton_internals import require_internals
 
     record = recorder.Recorder(fd, plan["most_per_kernel"])
@@ -40,7 +43,9 @@ def main() -> int:
         target = TargetGpu(**plan["target"])
         open_doors(target, {"torch": lambda torch: torch_cuda.install(torch, record.note)})
         triton_hooks.install_without_gpu(record, target)
-    code, status, message = _run(plan)
+    values = given_values.GivenValues(plan["values"], record)
+    values.install()
+    code, status, message = _run(plan, values)
     record.flush()
     record.event("end", status=status, message=message, versions=recorder.versions())
     sys.stdout.flush()
@@ -48,7 +53,7 @@ def main() -> int:
     return code
 
 
-def _run(plan: dict[str, Any]) -> tuple[int, str, str]:
+def _run(plan: dict[str, Any], values: GivenValues) -> tuple[int, str, str]:
     """Exit code, status and, of a script that failed, the last line of its traceback."""
     sys.argv = [plan["script"], *plan["arguments"]]
     try:
@@ -57,7 +62,11 @@ def _run(plan: dict[str, Any]) -> tuple[int, str, str]:
             runpy.run_module(plan["script"], run_name="__main__", alter_sys=True)
         else:
             sys.path[0] = str(Path(plan["script"]).resolve().parent)
-            runpy.run_path(plan["script"], run_name="__main__")
+            changed = values.code_of(plan["script"])
+            if changed is None:
+                runpy.run_path(plan["script"], run_name="__main__")
+            else:
+                values.run_as_main(changed, plan["script"])
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             return 0, "complete", ""

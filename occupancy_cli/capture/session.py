@@ -31,6 +31,7 @@ from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.json_reader import parse_json, read_text
 from occupancy_cli.loading.target_gpu import target_of
+from occupancy_cli.source.given_values import GivenValue
 from occupancy_cli.spec.kernel_spec import load_spec
 from occupancy_cli.yaml_reader import find_file
 
@@ -55,7 +56,8 @@ _DATA_FOLDERS = {"HF_HOME": "huggingface", "TORCH_HOME": "torch", "MODELSCOPE_CA
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """What to run and where to write. `gpu` is not used by a `live` capture; `module`: `script` is a module's name."""
+    """What to run and where to write. `gpu` is not used by a `live` capture; `module`: `script` is a module's name.
+    `values` are given for lines of its files."""
 
     script: str
     arguments: tuple[str, ...]
@@ -65,6 +67,7 @@ class CaptureRequest:
     module: bool = False
     most_per_kernel: int = MOST_LAUNCHES_PER_KERNEL
     overwrite: bool = False
+    values: tuple[GivenValue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,8 @@ def _foreign(folder: Path) -> str:
 def _title(request: CaptureRequest) -> str:
     command = " ".join([("-m " if request.module else "") + request.script, *request.arguments])
     where = "on the GPU here (--live)" if request.gpu is None or request.live else f"for {request.gpu.name}"
-    return " ".join(f"Captured by `occupancy capture {command}` {where}.".split())
+    values = "".join(f" --value {value.text}" for value in request.values)
+    return " ".join(f"Captured by `occupancy capture {command}{values}` {where}.".split())
 
 
 def _plan(request: CaptureRequest, private: Path) -> dict[str, Any]:
@@ -187,6 +191,7 @@ def _plan(request: CaptureRequest, private: Path) -> dict[str, Any]:
         "live": request.live,
         "records": str(private / _RECORDS),
         "most_per_kernel": request.most_per_kernel,
+        "values": [asdict(value) | {"value": repr(value.value)} for value in request.values],
         "target": None if request.live or request.gpu is None else asdict(target_of(request.gpu)),
     }
 
@@ -332,6 +337,7 @@ def _write(captured: Captured, request: CaptureRequest) -> tuple[Path, Captured]
 def _header(request: CaptureRequest) -> dict[str, Any]:
     return {
         "command": [*(["-m"] if request.module else []), request.script, *request.arguments],
+        "values": [value.text for value in request.values],
         "live": request.live,
         "gpu": None if request.live or request.gpu is None else request.gpu.name,
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -34,6 +34,14 @@ def capture(
     most: Annotated[
         int, typer.Option("--launches-per-kernel", min=1, max=10_000, help="Distinct launches kept of one kernel.")
     ] = 64,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--value",
+            metavar="PATH:LINE=VALUE",
+            help="What the condition, or what is assigned, in that line of a script is: train.py:39=True. Repeatable.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder, whatever is in it.")] = False,
     output_format: options.FormatOption = options.Format.table,
     hw_profiles: options.ProfilesOption = None,
@@ -44,20 +52,24 @@ def capture(
 
     Without a GPU: torch's CPU build stands in for CUDA, kernels do not run, and every config that an autotuner has is
     recorded once, untimed. Sizes, strides, alignments and grids are real. Results of kernels are zeros, so what the
-    script computes from them is not; the index in the folder lists what a capture cannot see. The script's home and
+    script computes from them is not: where a launch depends on that, give what it would be, --value train.py:39=True.
+    Each kernel that was not launched is named with what stands around its launch; the index in the folder lists what
+    a capture cannot see. The script's home and
     caches are empty ones of its own, so that nothing it writes reaches yours. Its output goes to standard error.
 
     Exit code 2 when the script failed (what it launched before is kept), when nothing was captured, or when a config
     did not compile; 130 when interrupted; else 0.
     """
-    from occupancy_cli.answers.capture import analyze_captured, captured, raise_as_the_script_did
+    from occupancy_cli.answers.capture import analyze_captured, captured, file_of_module, raise_as_the_script_did
     from occupancy_cli.capture.session import CaptureRequest
     from occupancy_cli.capture.session import capture as run
+    from occupancy_cli.source.given_values import parse_values
 
     profile = None if live and gpu == options.DEFAULT_GPU else options.resolve_gpu(gpu, hw_profiles)
-    request = CaptureRequest(script, tuple(arguments or ()), out, profile, live, module, most, overwrite)
+    values = parse_values(value or ())
+    request = CaptureRequest(script, tuple(arguments or ()), out, profile, live, module, most, overwrite, values)
     result = run(request)
-    file = None if module else Path(script)
+    file = file_of_module(script) if module else Path(script)
     report = captured(result, profile, file)
     if result.spec_paths and analyze and not report.interrupted:
         # A run on a GPU that was not named is analyzed for that GPU.
@@ -67,5 +79,5 @@ def capture(
     if report.capture is not None and report.capture.folder is not None:
         print_report(report, output_format)
     if not report.interrupted:
-        raise_as_the_script_did(result, out)
+        raise_as_the_script_did(result, out, report)
     end(report)

@@ -292,6 +292,43 @@ def test_the_scripts_options_pass_through_and_the_commands_own_may_follow(
     assert (code, error.splitlines()[0]) == (2, "the script ran to its end and launched no Triton kernel")
 
 
+GUARDED_END = """
+def computed():
+    return 0
+
+def step(x):
+    if computed() > 3:
+        other(x)
+
+def other(x):
+    count = computed()
+    if count == 0:
+        return None
+    return scale[(count, 2)](x, 320, 0.5)
+
+step(x)
+"""
+
+
+@pytest.mark.one_triton
+def test_a_given_value_leads_to_a_launch_that_zeros_do_not(tmp_path: Path) -> None:
+    script, out = tmp_path / "guarded.py", tmp_path / "captured"
+    text = (CAPTURE_DATA / "without_torch.py").read_text().partition("\nfor n in (1000")[0] + GUARDED_END
+    script.write_text(text)
+    guard, count = (
+        1 + next(i for i, row in enumerate(text.splitlines()) if word in row) for word in ("if computed", "count = c")
+    )
+    code, _, error = _command(str(script), "-o", str(out), "--no-analyze")
+    assert code == 2
+    assert f"`if computed() > 3` (line {guard}) and `if count == 0: return` (line {count + 1}). To go there: " in error
+    assert f"--value {script}:{guard}=True --value {script}:{count + 1}=False\n" in error
+    values = (f"--value={script}:{guard}=True", f"--value={script}:{count}=7", f"--value={script}:{count + 2}=1")
+    code, shown, _ = _command(str(script), "-o", str(out), "--no-analyze", *values)
+    assert code == 0
+    assert "  7 x 2 " in shown
+    assert f"{script}:{count + 2}=1: not used, the script did not come to `return None`" in " ".join(shown.split())
+
+
 @pytest.mark.one_triton
 def test_a_failing_script_is_an_error_that_says_what_was_kept(tmp_path: Path) -> None:
     out = tmp_path / "captured"
