@@ -88,15 +88,16 @@ class KernelBody:
 
     @staticmethod
     def _compared(function: ast.AST, params: set[str]) -> dict[str, str | int]:
-        """The parameters that a kernel asks about, `MODE == "swish"` or `MODE == 0`, each with the first it asks for."""
+        """The parameters that a kernel asks about, `MODE == "swish"` or `MODE == 0`, each with the first."""
         found: dict[str, str | int] = {}
         for node in ast.walk(function):
             if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id in params:
                 values = [v for c in node.comparators for v in (c.elts if isinstance(c, ast.Tuple) else [c])]
                 asked = isinstance(node.ops[0], (ast.Eq, ast.In))
                 for value in values if asked else ():
-                    if isinstance(value, ast.Constant) and type(value.value) in (str, int):
-                        found.setdefault(node.left.id, value.value)
+                    given = value.value if isinstance(value, ast.Constant) else None
+                    if isinstance(given, (str, int)) and not isinstance(given, bool):
+                        found.setdefault(node.left.id, given)
         return found
 
     @staticmethod
