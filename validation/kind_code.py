@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.kept_readings import KeptReadings
 from occupancy_cli.compile.kernel_record import KeptTimes
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.compile.simulated_timing import read_texts
@@ -78,6 +79,10 @@ class RecordedService:
         data = json.loads(lzma.decompress(path.read_bytes()))
         binaries = {key_of_recorded(key): binary for key, binary in data["binaries"].items()}
         return RecordedService(service, binaries, data["triton"], data["ptxas"])
+
+    def readings(self) -> KeptReadings:
+        """Of this run alone."""
+        return KeptReadings(None)
 
     def describe(self, *arguments: Any) -> Any:
         return self.service.describe(*arguments)

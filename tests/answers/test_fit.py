@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from occupancy_cli.answers import fit as fitting
 from occupancy_cli.answers.fit import Goal, fit
 from occupancy_cli.cli.app import app
+from occupancy_cli.compile.kept_readings import KeptReadings
 from occupancy_cli.compile.kernel_explanation import KernelExplanation
 from occupancy_cli.compile.kernel_record import EXPLANATION_VERSION, KeptExplanation, KernelDescription, Parameter
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
@@ -58,6 +59,9 @@ class MadeUp:
 
     def __init__(self) -> None:
         self.compiled: list[dict[str, Any]] = []
+
+    def readings(self) -> KeptReadings:
+        return KeptReadings(None)
 
     def describe(self, source: KernelSource, target: Target) -> KernelDescription:
         names = [("a_ptr", False), ("BLOCK", True), ("TILE", True)]

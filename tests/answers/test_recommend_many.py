@@ -24,6 +24,7 @@ from occupancy_cli.answers.recommend import (
     recommend,
 )
 from occupancy_cli.answers.sweep import sweep
+from occupancy_cli.compile.kept_readings import KeptReadings
 from occupancy_cli.compile.kernel_record import KeptTimes, KernelDescription, Parameter, digest_of
 from occupancy_cli.compile.kernel_times import Iterations, KernelTimes
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest, KernelSource, Target
@@ -87,6 +88,9 @@ class MadeUp:
         self.gpu, self.cache, self.triton, self.interrupted = gpu, None, "3.9.0", False
         self.iterations = iterations or Iterations(None, False, "the main loop is a `while`")
         self.asked = 0
+
+    def readings(self) -> KeptReadings:
+        return KeptReadings(None)
 
     def describe(self, source: KernelSource, _target: Target) -> KernelDescription:
         arguments = ["x_ptr", "batch", "nsplit", "per", "stride"] if source.kernel == "split" else ["x_ptr", "nsplit"]
