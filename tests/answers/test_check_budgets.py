@@ -122,7 +122,8 @@ def test_a_broken_budget_fails_in_every_format(broken: Report, rule: str) -> Non
     assert report.exit_code == 1
     count = len(report.findings)
     text = {name: text_of(report, name) for name in FORMATS}
-    assert sum(line.startswith("FAIL ") for line in text["table"].splitlines()) == count
+    head, *failing = (line for line in text["table"].splitlines() if line.startswith("FAIL "))
+    assert len(failing) == count and f"{count} over budget" in head
     assert [f["rule"] for f in json.loads(text["json"])["findings"]] == [rule] * count
     *lines, last = map(json.loads, text["jsonl"].splitlines())
     assert ([line["rule"] for line in lines], last["exit_code"]) == ([rule] * count, 1)

@@ -149,7 +149,8 @@ def test_check_really_fails_a_kernel_over_the_cap() -> None:
     finally:
         copy.unlink()
     assert done.returncode == 1
-    failing = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
+    head, *failing = (line for line in done.stdout.splitlines() if line.startswith("FAIL"))
+    assert head.endswith("12 configs: 10 ok, 2 over budget, 0 unknown")
     assert len(failing) == 2  # BLOCK_T 64 at BLOCK_H 32, 4 and 8 warps
     assert all("over the cap of 101,376" in line for line in failing)
 
