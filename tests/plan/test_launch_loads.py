@@ -158,6 +158,7 @@ def test_a_sweep_times_each_batch_by_its_own_bytes(tmp_path: Path, service: Comp
     batches = [5, 40, 3]
     compiled, _ = compile_tables(H200, service, candidate_tables(kernel, H200, batches, {}, None))
     times = CandidateTimes(kernel, H200, compiled, batches, lambda _: (), None, True)
+    memory_us = {}
     for position, batch in enumerate(batches):
         (which,) = times.of_batch(position).tolist()
         point = make_point(kernel, H200, {"batch": batch, "skip": 3, "width": 50}, {"num_warps": 4}, {}, None)
@@ -167,8 +168,7 @@ def test_a_sweep_times_each_batch_by_its_own_bytes(tmp_path: Path, service: Comp
         work = candidate.launches[0].work
         assert work.prologue_bytes == 4.0 * min(batch, ROWS) * COLUMNS
         scored = times.timed(which, candidate)
-        total = batch * (work.prologue_bytes + 4.0 * ROWS * COLUMNS)
-        assert scored.estimates[0].terms["memory_us"] <= total / 4.8e6 / 0.3
+        memory_us[batch] = scored.estimates[0].terms["memory_us"]
         again = CandidateTimes(
             kernel,
             H200,
@@ -179,3 +179,5 @@ def test_a_sweep_times_each_batch_by_its_own_bytes(tmp_path: Path, service: Comp
             True,
         )
         assert again.time_us(0) == times.time_us(which)
+    # Over the first answer of memory, which all wait for, the bytes of a batch's own rows.
+    assert memory_us[3] < memory_us[5] < memory_us[40]
