@@ -59,9 +59,6 @@ def check(
         list[str] | None,
         typer.Option("--output-file", metavar="FORMAT=PATH", help="Write the answer to a file too. Repeatable."),
     ] = None,
-    in_full: Annotated[
-        bool, typer.Option("--verbose", "-v", help="In the table, every rule of every config, not what is wrong alone.")
-    ] = False,
     hw_profiles: options.ProfilesOption = None,
     baseline: Annotated[
         Path | None, typer.Option("--baseline", help="Hold results to those in this file, which an earlier run wrote.")
@@ -131,7 +128,7 @@ def check(
         if project is not None:
             refuse_other_triton(project, service.triton)
         report = answer(selection, question, default, service)
-    _write(report, output_format, targets, in_full=in_full)
+    _write(report, output_format, targets, in_full=how.verbose)
     end(report)
 
 

@@ -40,7 +40,12 @@ class CompileOptions:
         str, typer.Option("--executor", help="Where compiles run: local, or dask://host:port (extra `dask`).")
     ] = "local"
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say all that keeps a kernel's results from being remembered.")
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Say all that keeps a kernel's results from being remembered; of a check, every rule of every config.",
+        ),
     ] = False
 
     @contextlib.contextmanager
