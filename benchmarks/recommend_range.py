@@ -49,7 +49,8 @@ def parts() -> dict[str, float]:
     from occupancy_cli.answers.analyze import stop_above
     from occupancy_cli.answers.candidate_choice import choose
     from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
-    from occupancy_cli.answers.recommend import Workload, prepare_timed
+    from occupancy_cli.answers.recommend import prepare_timed
+    from occupancy_cli.answers.workload import Workload
     from occupancy_cli.cli.options import batch_values
     from occupancy_cli.compile.compile_service import CompileService
     from occupancy_cli.compile.result_cache import ResultCache

@@ -24,7 +24,7 @@ from judge_kinds import table
 
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.measured_points import point_of
-from occupancy_cli.answers.recommend import candidate_of
+from occupancy_cli.answers.workload import candidate_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from occupancy_cli.compile.kernel_times import at_launch, merged, packed
+from occupancy_cli.compile.kernel_times import at_launch, merged
+from occupancy_cli.compile.packed_text import packed
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, merge_runs
 from occupancy_cli.model.launch_time import KernelLaunch

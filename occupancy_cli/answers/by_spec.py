@@ -15,7 +15,7 @@ from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.spec.kernel_spec import ConfigTable
 
 if TYPE_CHECKING:
-    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.answers.workload import Workload
     from occupancy_cli.compile.compile_service import CompileService
     from occupancy_cli.gpu.profiles import GpuProfile
     from occupancy_cli.report.report import Report

@@ -13,7 +13,7 @@ from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import AnalyzedPoint
 from occupancy_cli.answers.baseline import Result, result_of
 from occupancy_cli.answers.check_budgets import figures_of, judge_config
-from occupancy_cli.answers.table_entries import Tables
+from occupancy_cli.answers.table_entries import Judged, Tables
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.plan.check_selection import SelectedKernel, shown_path
 from occupancy_cli.report import schema
@@ -26,15 +26,7 @@ def table_results(selected: SelectedKernel, tables: Tables) -> Iterator[Result]:
     for judged in tables.judged:
         if judged.gpu is None or judged.point is None or judged.outcome is None or judged.outcome.resources is None:
             continue
-        about: dict[str, Any] = {
-            "kernel": tables.given.name,
-            "gpu": judged.gpu.name,
-            "config": report_parts.scalars(judged.config),
-            "knobs": {tables.table.key: judged.entry.key},
-            "source": selected.file,
-            "file": shown_path(str(judged.entry.file)),
-            "line": judged.entry.line,
-        }
+        about = _about(selected, tables, judged, judged.gpu) | _place(judged.entry)
         analyzed = AnalyzedPoint(judged.point, (judged.outcome,))
         figures = figures_of(tables.kernel_on(judged.gpu), judged.gpu, analyzed)
         yield result_of(about, judged.gpu.id, figures, judged.entry.file.name)
@@ -53,14 +45,7 @@ def table_findings(
         if judged.gpu is None:
             unknown.setdefault(judged.problem, []).append(entry)
             continue
-        base: dict[str, Any] = {
-            "kernel": tables.given.name,
-            "gpu": judged.gpu.name,
-            "config": report_parts.scalars(judged.config),
-            "knobs": {tables.table.key: entry.key},
-            "source": selected.file,
-        }
-        entry_place: dict[str, Any] = {"file": shown_path(str(entry.file)), "line": entry.line}
+        base, entry_place = _about(selected, tables, judged, judged.gpu), _place(entry)
         if judged.point is None or judged.outcome is None:
             yield schema.Finding(level="undecided", rule="config", message=judged.problem, **entry_place, **base)
             continue
@@ -80,3 +65,18 @@ def table_findings(
             message=f"{problem}: {len(entries):,} entries in {files:,} tables (see `devices`, or give --gpu)",
             **spec_place,
         )
+
+
+def _about(selected: SelectedKernel, tables: Tables, judged: Judged, gpu: GpuProfile) -> dict[str, Any]:
+    """What an entry's figures and findings say of the kernel and the config that they are of."""
+    return {
+        "kernel": tables.given.name,
+        "gpu": gpu.name,
+        "config": report_parts.scalars(judged.config),
+        "knobs": {tables.table.key: judged.entry.key},
+        "source": selected.file,
+    }
+
+
+def _place(entry: TableEntry) -> dict[str, Any]:
+    return {"file": shown_path(str(entry.file)), "line": entry.line}

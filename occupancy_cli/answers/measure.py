@@ -22,8 +22,9 @@ from typing import Any, Protocol
 
 from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import AnalyzedPoint, compile_points
-from occupancy_cli.answers.recommend import candidate_of, candidate_points
+from occupancy_cli.answers.recommend import candidate_points
 from occupancy_cli.answers.times_file import SCHEMA, Row, TimesHeader, read_times, row_key, sources_sha256
+from occupancy_cli.answers.workload import candidate_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import CompileRequest, KernelSource
 from occupancy_cli.device.gpu_state import Reading

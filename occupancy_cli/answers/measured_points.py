@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from occupancy_cli.answers.analyze import compile_points, stop_above
-from occupancy_cli.answers.recommend import Workload, candidate_of
 from occupancy_cli.answers.times_file import Measurement, Row, Times, sources_sha256
+from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile

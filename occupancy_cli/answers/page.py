@@ -17,8 +17,9 @@ from occupancy_cli.answers.analyze import analyze, compile_points, config_part, 
 from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
 from occupancy_cli.answers.explain import chosen_points, explained_config, to_explain
 from occupancy_cli.answers.gpus import gpu_facts
-from occupancy_cli.answers.recommend import Workload, batches_of, prepare_timed, recommend
+from occupancy_cli.answers.recommend import batches_of, prepare_timed, recommend
 from occupancy_cli.answers.sweep import sweep
+from occupancy_cli.answers.workload import Workload
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile

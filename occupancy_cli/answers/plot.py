@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from occupancy_cli.answers.analyze import analyze
 from occupancy_cli.answers.page import explained_configs, surface_of
-from occupancy_cli.answers.recommend import Workload, recommend
+from occupancy_cli.answers.recommend import recommend
 from occupancy_cli.answers.sweep import sweep
+from occupancy_cli.answers.workload import Workload
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile

@@ -13,7 +13,6 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,17 +20,16 @@ import numpy as np
 from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import AnalyzedPoint, notes_of, pruning_of, stop_above, toolchain
 from occupancy_cli.answers.candidate_choice import best_common, choose
-from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables, no_work, short_config
+from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
 from occupancy_cli.answers.choice_reasons import Standing, against, set_line, standing, why
+from occupancy_cli.answers.stragglers import straggler_of
 from occupancy_cli.answers.times_file import sources_sha256
+from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
-from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import (
-    Candidate,
-    KernelLaunch,
     Ranking,
     Scored,
     SingleSetting,
@@ -40,7 +38,7 @@ from occupancy_cli.model.ranking import (
     rank,
 )
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.launch_work import iterations_from, launch_shape, loads_of, timing_of, work_of
+from occupancy_cli.plan.launch_work import iterations_from, timing_of
 from occupancy_cli.plan.point_table import PointTable, candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
     Kernel,
@@ -55,33 +53,11 @@ from occupancy_cli.plan.points import (
     with_defaults,
 )
 from occupancy_cli.report import schema
-from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.settings import Setting, one_value
-from occupancy_cli.spec.traffic import parse_lengths
 
 COMMON_MOST = 128
 MOST_COMPARED = 8
 """Of more batches a Report does not say what the tied settings of each have."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is asked of a recommendation beside the kernel: the batches (with `mix`, their shares of steps), the tokens
-    of each request (`lengths`), whether the launch finds its data in the L2 (`cold`: it does not), and measurements."""
-
-    batches: tuple[int, ...] = ()
-    mix: Mapping[int, float] | None = None
-    lengths: str | None = None
-    cold: bool = False
-    calibration: Calibration | None = None
-
-    def lengths_at(self, batch: int) -> tuple[int, ...]:
-        """The tokens of each request at a batch; empty when all have as many."""
-        return () if self.lengths is None else _lengths(self.lengths, batch)
-
-
-EVEN = Workload()
-_lengths = lru_cache(maxsize=4096)(parse_lengths)
 
 
 @dataclass(frozen=True)
@@ -221,23 +197,20 @@ def rank_batches(
         now = which[times.now[which] & np.isfinite(times.at_least_us[which])].tolist()
         wanted = sorted({*chosen.top, *chosen.pareto, *(untimed if chosen.top else untimed[:1])})
         candidates = [_timed(kernel, gpu, batch, times, i, workload) for i in wanted]
+        place = {each.candidate.setting: i for i, each in zip(wanted, candidates, strict=True)}
         incumbent = None
         if now:
             fastest = min(now, key=lambda i: (times.time_us(i), i))
             incumbent = _timed(kernel, gpu, batch, times, fastest, workload)
+            place.setdefault(incumbent.candidate.setting, fastest)
         ranking = rank(gpu, candidates, incumbent)
         launchable = tuple(configs[family[i]] for i in chosen.launchable)
         said = said or _iterations_from(kernel, gpu, times.analyzed(wanted[0]), workload.lengths_at(batch))
         stood = standing(times, which, ranking, compared=len(asked) <= MOST_COMPARED) if stands else None
         waits = None
         if stands and workload.lengths is not None:
-            from occupancy_cli.answers.stragglers import straggler_of
-
-            setting = ranking.chosen.candidate.setting
-            same = zip([*wanted, *([fastest] if now else [])], [*candidates, *([incumbent] if incumbent else [])],
-                       strict=True)  # fmt: skip
-            which_one = next(i for i, each in same if each.candidate.setting == setting)
-            waits = straggler_of(kernel, gpu, batch, times.analyzed(which_one), workload, ranking.chosen)
+            waits = straggler_of(kernel, gpu, batch, times.analyzed(place[ranking.chosen.candidate.setting]), workload,
+                                 ranking.chosen)  # fmt: skip
         found.append(RankedBatch(ranking, launchable, tuple(_grouped(failed)), said, tuple(pruned), stood, waits))
     return found, everything
 
@@ -411,39 +384,6 @@ def _grouped(failed: Iterable[str]) -> list[str]:
         which, _, reason = text.partition(": ")
         by_reason.setdefault(reason, []).append(which)
     return [f"{' and '.join(names)}: {reason}" for reason, names in by_reason.items()]
-
-
-def candidate_of(
-    kernel: Kernel, gpu: GpuProfile, batch: int, analyzed: AnalyzedPoint, workload: Workload = EVEN
-) -> tuple[Candidate | None, str]:
-    """A compiled point as a candidate, or None and why it cannot launch. `InputError` where no work is given."""
-    point = analyzed.point
-    launches = []
-    for plan, outcome in zip(point.launches, analyzed.outcomes, strict=True):
-        if outcome.resources is None:
-            return None, f"{short_config(point)}: {outcome.message}"
-        occupancy = occupancy_of(gpu, outcome.resources)
-        if not occupancy.launchable:
-            return None, f"{short_config(point)}: {occupancy.reason}"
-        work, found = work_of(kernel, gpu, plan, outcome), timing_of(gpu, outcome)
-        shape = launch_shape(kernel.given, plan, found, workload.lengths_at(batch), work, loads_of(kernel, found))
-        if isinstance(shape, str):
-            raise no_work(kernel, plan, shape)
-        launches.append(KernelLaunch(plan.request.source.kernel, outcome.resources, occupancy, work, shape))
-    nsplit = point.names.get("nsplit")
-    partials = kernel.given.spec.partials_bytes
-    where = kernel.given.document.where(("partials_bytes",))
-    return (
-        Candidate(
-            batch=batch,
-            knobs=tuple(point.knobs.items()),
-            config=tuple((n, v) for n, v in point.config.items() if n not in point.knobs),
-            launches=tuple(launches),
-            nsplit=None if nsplit is None else int(nsplit),
-            partial_bytes=0 if partials is None else int(parse_expression(partials, where)(point.names, where)),
-        ),
-        "",
-    )
 
 
 def _part(kernel: Kernel, gpu: GpuProfile, ranked: RankedBatch) -> schema.Recommendation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from occupancy_cli.answers.analyze import AnalyzedPoint
-from occupancy_cli.answers.recommend import Workload, candidate_of
+from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.ranking import Scored, time_candidates
 from occupancy_cli.plan.points import Kernel

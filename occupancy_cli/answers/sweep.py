@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from occupancy_cli.answers import report_parts
 from occupancy_cli.answers.analyze import notes_of, toolchain
 from occupancy_cli.answers.recommend import (
-    Workload,
     batches_of,
     common_setting,
     exports,
@@ -17,6 +16,7 @@ from occupancy_cli.answers.recommend import (
     ranking_notes,
     subject,
 )
+from occupancy_cli.answers.workload import Workload
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile

@@ -26,7 +26,7 @@ from occupancy_cli.errors import InputError, OccupancyError
 
 if TYPE_CHECKING:
     from occupancy_cli.answers.by_spec import AskedGpu
-    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.answers.workload import Workload
     from occupancy_cli.gpu.gpu_profile import GpuProfile
     from occupancy_cli.plan.kernel_input import KernelInput
     from occupancy_cli.report.report import Report
@@ -472,7 +472,7 @@ def _workload(
     batch: Batches | None, mix: Mapping[int, float] | None, lengths: str | Sequence[int] | None, cold: bool
 ) -> Workload:
     """What a recommendation is for; the rules are the command line's."""
-    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.answers.workload import Workload
     from occupancy_cli.spec.traffic import parse_lengths, parse_mix
 
     batches = batches_of(batch)

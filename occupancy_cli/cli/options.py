@@ -16,7 +16,7 @@ from occupancy_cli.errors import InputError
 
 if TYPE_CHECKING:
     from occupancy_cli.answers.by_spec import AskedGpu
-    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.answers.workload import Workload
     from occupancy_cli.gpu.profiles import GpuProfile
     from occupancy_cli.spec.settings import Setting
 
@@ -164,7 +164,7 @@ def batch_values(batch: str | None) -> tuple[int, ...]:
 
 def workload_of(batch: str | None, mix: str | None, lengths: str | None, cold: bool) -> Workload:
     """What the options of a recommendation ask for."""
-    from occupancy_cli.answers.recommend import Workload
+    from occupancy_cli.answers.workload import Workload
     from occupancy_cli.spec.traffic import parse_lengths, parse_mix
 
     batches = batch_values(batch)

@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from occupancy_cli.compile.kernel_explanation import KernelCode, KernelExplanation, packed
+from occupancy_cli.compile.kernel_explanation import KernelCode, KernelExplanation
+from occupancy_cli.compile.packed_text import packed
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.readers.argument_uses import unmarked_arguments
 from occupancy_cli.readers.kernel_parameters import parameter_places

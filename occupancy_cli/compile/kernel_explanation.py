@@ -6,11 +6,10 @@ nothing for it. Apart from `kernel_record`, which they all import.
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from occupancy_cli.compile.packed_text import unpacked
 from occupancy_cli.readers.kernel_parameters import ParameterPlace
 from occupancy_cli.readers.register_life import RegisterUse
 from occupancy_cli.readers.shared_map import SharedMap
@@ -20,9 +19,9 @@ from occupancy_cli.readers.shared_map import SharedMap
 class KernelCode:
     """A kernel's machine code, for its accesses and its time to be followed with the values of a launch.
 
-    `packed` is the text of `nvdisasm -c -hex -gi`, zlib in base64, `packed_ir` the TTGIR likewise. `arguments` are the
-    names of its parameters by their number in `places`; `unmarked` has, by `file:line`, those that keep the accesses of
-    a line narrow.
+    `packed` is the text of `nvdisasm -c -hex -gi`, `packed_ir` the TTGIR, both as `packed_text` packs them.
+    `arguments` are the names of its parameters by their number in `places`; `unmarked` has, by `file:line`, those that
+    keep the accesses of a line narrow.
     """
 
     name: str
@@ -34,20 +33,11 @@ class KernelCode:
 
     def text(self) -> str:
         """The disassembly."""
-        return _unpacked(self.packed)
+        return unpacked(self.packed)
 
     def ttgir(self) -> str:
         """The TTGIR."""
-        return _unpacked(self.packed_ir)
-
-
-def _unpacked(text: str) -> str:
-    return zlib.decompress(base64.b64decode(text)).decode()
-
-
-def packed(text: str) -> str:
-    """A text as `KernelCode` keeps it."""
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+        return unpacked(self.packed_ir)
 
 
 @dataclass(frozen=True)

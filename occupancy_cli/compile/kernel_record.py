@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MODEL_VERSION = 8
 """Raise it when the readers or the simulation change what they say of the same text: kept timings are then redone."""
 
-EXPLANATION_VERSION = 3
+EXPLANATION_VERSION = 4
 """Raise it when what an explanation holds changes: kept ones are then made anew when `explain` asks for them."""
 
 ConfigValue = int | float | str | bool | None

@@ -5,9 +5,7 @@ Apart from `kernel_record`, since the work of a CTA takes numpy.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import zlib
 from dataclasses import dataclass
 
 from occupancy_cli.model.cta_work import CtaWork, Stream
@@ -37,16 +35,6 @@ class KernelTimes:
     unread: tuple[str, ...] = ()
     note: str = ""
     ir: str = ""
-
-
-def packed(text: str) -> str:
-    """A text as letters that take less room; `unpacked` gives it back."""
-    return base64.b85encode(zlib.compress(text.encode(), 9)).decode("ascii")
-
-
-def unpacked(text: str) -> str:
-    """The text that was packed."""
-    return zlib.decompress(base64.b85decode(text)).decode()
 
 
 def at_launch(work: CtaWork, loads: CtaWork) -> CtaWork:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from occupancy_cli.compile.kernel_times import Iterations, KernelTimes, packed
+from occupancy_cli.compile.kernel_times import Iterations, KernelTimes
+from occupancy_cli.compile.packed_text import packed
 from occupancy_cli.compile.request import TimeOn
 from occupancy_cli.errors import InputError, OccupancyError
 from occupancy_cli.gpu.profiles import load_gpu

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from occupancy_cli.compile.kept_readings import KeptReadings, Reading
-from occupancy_cli.compile.kernel_times import unpacked
+from occupancy_cli.compile.packed_text import unpacked
 from occupancy_cli.errors import InputError
 from occupancy_cli.model.cta_work import CtaWork, LaunchShape, Turns
 from occupancy_cli.readers.grid_programs import GridRun, run_programs

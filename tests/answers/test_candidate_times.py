@@ -12,7 +12,8 @@ from launch_oracle import alike, score
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.candidate_choice import choose
 from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
-from occupancy_cli.answers.recommend import Workload, candidate_of, candidate_points
+from occupancy_cli.answers.recommend import candidate_points
+from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.result_cache import ResultCache
 from occupancy_cli.compile.worker_client import Limits

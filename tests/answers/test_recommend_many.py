@@ -14,8 +14,6 @@ from launch_oracle import alike, best_single_setting, score
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.recommend import (
     COMMON_MOST,
-    Workload,
-    candidate_of,
     candidate_points,
     common_setting,
     prepare_timed,
@@ -24,6 +22,7 @@ from occupancy_cli.answers.recommend import (
     recommend,
 )
 from occupancy_cli.answers.sweep import sweep
+from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.compile.kept_readings import KeptReadings
 from occupancy_cli.compile.kernel_record import KeptTimes, KernelDescription, Parameter, digest_of
 from occupancy_cli.compile.kernel_times import Iterations, KernelTimes

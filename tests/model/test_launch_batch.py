@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launch_oracle import estimate
+from measured_rates import MeasuredRates
 
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.gpu_profile import ComputeCapability
@@ -24,7 +25,7 @@ H200 = load_gpu("h200")
 
 
 @dataclass(frozen=True)
-class Gpu:
+class Gpu(MeasuredRates):
     arch: int = 90
     limits: ComputeCapability = H200.limits
     sm_count: int | None = 12
@@ -34,14 +35,6 @@ class Gpu:
     fp8_dense_tflops: float | None = None
     dram_latency_cycles: float | None = 690.0
     l2_bytes: int | None = 4_000_000
-    l2_near_bytes: int | None = None
-    memory_bandwidth_measured_gbps: float | None = None
-    l2_read_bytes_per_cycle: float | None = 27.7
-    l2_write_bytes_per_cycle: float | None = 17.0
-    l2_write_few_sms_bytes_per_cycle: float | None = None
-    kernel_gap_us: float | None = None
-    cta_turnover_us: float | None = None
-    cta_handout_us: float | None = None
 
 
 @dataclass(frozen=True)

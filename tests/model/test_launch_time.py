@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from measured_rates import MeasuredRates
 
 from occupancy_cli.compile.kernel_times import merged
 from occupancy_cli.gpu.gpu_profile import ComputeCapability
@@ -22,7 +23,7 @@ from occupancy_cli.model.resources import KernelResources
 
 
 @dataclass(frozen=True)
-class Gpu:
+class Gpu(MeasuredRates):
     """A GPU of round numbers: 100 SMs at 1 GHz (1000 cycles a us), 1000 GB/s (10 GB/s an SM: 1e4 bytes a us)."""
 
     arch: int = 90
@@ -34,14 +35,6 @@ class Gpu:
     fp8_dense_tflops: float | None = 200.0
     dram_latency_cycles: float | None = 500.0
     l2_bytes: int | None = 1_000_000
-    l2_near_bytes: int | None = None
-    memory_bandwidth_measured_gbps: float | None = None
-    l2_read_bytes_per_cycle: float | None = 27.7
-    l2_write_bytes_per_cycle: float | None = 17.0
-    l2_write_few_sms_bytes_per_cycle: float | None = None
-    kernel_gap_us: float | None = None
-    cta_turnover_us: float | None = None
-    cta_handout_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.candidate_times import CandidateTimes, compile_tables
-from occupancy_cli.answers.recommend import Workload, candidate_of
+from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.kept_readings import KeptReadings
 from occupancy_cli.compile.result_cache import ResultCache
@@ -158,7 +158,7 @@ def test_a_sweep_times_each_batch_by_its_own_bytes(tmp_path: Path, service: Comp
     batches = [5, 40, 3]
     compiled, _ = compile_tables(H200, service, candidate_tables(kernel, H200, batches, {}, None))
     times = CandidateTimes(kernel, H200, compiled, batches, lambda _: (), None, True)
-    memory_us = {}
+    memory_us, at_most_us = {}, {}
     for position, batch in enumerate(batches):
         (which,) = times.of_batch(position).tolist()
         point = make_point(kernel, H200, {"batch": batch, "skip": 3, "width": 50}, {"num_warps": 4}, {}, None)
@@ -169,6 +169,7 @@ def test_a_sweep_times_each_batch_by_its_own_bytes(tmp_path: Path, service: Comp
         assert work.prologue_bytes == 4.0 * min(batch, ROWS) * COLUMNS
         scored = times.timed(which, candidate)
         memory_us[batch] = scored.estimates[0].terms["memory_us"]
+        at_most_us[batch] = batch * (work.prologue_bytes + 4.0 * ROWS * COLUMNS) / 4.8e6 / 0.3
         again = CandidateTimes(
             kernel,
             H200,
@@ -181,3 +182,4 @@ def test_a_sweep_times_each_batch_by_its_own_bytes(tmp_path: Path, service: Comp
         assert again.time_us(0) == times.time_us(which)
     # Over the first answer of memory, which all wait for, the bytes of a batch's own rows.
     assert memory_us[3] < memory_us[5] < memory_us[40]
+    assert memory_us[40] - memory_us[3] <= at_most_us[40]

@@ -46,7 +46,7 @@ from kind_code import RecordedService, binary_of, key_of_request
 
 from occupancy_cli.answers.analyze import compile_points
 from occupancy_cli.answers.measured_points import point_of
-from occupancy_cli.answers.recommend import candidate_of
+from occupancy_cli.answers.workload import candidate_of
 from occupancy_cli.compile.compile_service import CompileService, triton_version
 from occupancy_cli.compile.request import CompileOutcome, CompileRequest
 from occupancy_cli.compile.worker_client import Limits
