@@ -355,7 +355,7 @@ def found(
 def test_what_holds_is_one_line_a_kernel_and_gpu_with_the_config_nearest_its_limit() -> None:
     """3 CTAs where 2 are asked for are at 67 %, 32 bytes of 64 at 50 %."""
     findings = [found("min_ctas_per_sm", n, 2) for n in (5, 3, 4)] + [found("max_spill_bytes", 32, 64, at=5)]
-    assert shown_of_a_check(findings) == ["ok   k on g: 3 configs, at most 67 % of min_ctas_per_sm"]
+    assert shown_of_a_check(findings) == ["ok   k.yaml: k on g: 3 configs, at most 67 % of min_ctas_per_sm"]
     assert shown_of_a_check(findings, everything=True)[2:] == [
         "ok   k.yaml:3: k on g, BLOCK 5: 5 of 2",
         "ok   k.yaml:3: k on g, BLOCK 3: 3 of 2",
@@ -366,13 +366,14 @@ def test_what_holds_is_one_line_a_kernel_and_gpu_with_the_config_nearest_its_lim
 
 def test_what_is_not_in_use_is_no_matter_of_what_holds() -> None:
     findings = [found("shared-memory-cap", 50, 64), found("shared-memory-cap", 80, 64, "note")]
-    assert shown_of_a_check(findings)[0] == "ok   k on g: 2 configs: 1 ok, 0 over budget, 0 unknown, 1 not in use"
+    assert shown_of_a_check(findings)[0] == "ok   k.yaml: k on g: 2 configs: 1 ok, 0 over budget, 0 unknown, 1 not in use"
     # A launch that follows holds where the main one does not: the config is counted by what is judged of it.
     findings = [found("shared-memory-cap", 16, 64, at=1), found("shared-memory-cap", 80, 64, "note", at=1)]
-    assert shown_of_a_check(findings)[0] == "ok   k on g: 1 config, at most 25 % of the cap"
+    assert shown_of_a_check(findings)[0] == "ok   k.yaml: k on g: 1 config, at most 25 % of the cap"
 
 
 def test_what_is_wrong_comes_last() -> None:
+    """And a file that holds is named beside one that cannot be read: both were judged."""
     findings = [
         found("max_spill_bytes", 80, 64, "violation"),
         found("max_spill_bytes", 8, 64),
@@ -381,9 +382,9 @@ def test_what_is_wrong_comes_last() -> None:
         replace(found("input", 0, 0, "undecided"), kernel="", gpu="", config={}, message="no YAML", required=None),
     ]
     assert shown_of_a_check(findings) == [
-        "ok   third on g: 1 config, at most 12 % of max_spill_bytes",
-        "???? other on g: 1 config: 0 ok, 0 over budget, 1 unknown",
-        "FAIL k on g: 2 configs: 1 ok, 1 over budget, 0 unknown",
+        "ok   third.yaml: third on g: 1 config, at most 12 % of max_spill_bytes",
+        "???? other.yaml: other on g: 1 config: 0 ok, 0 over budget, 1 unknown",
+        "FAIL k.yaml: k on g: 2 configs: 1 ok, 1 over budget, 0 unknown",
         "",
         "???? other.yaml:3: other on g, BLOCK 9: 9 of 64",
         "???? k.yaml:3: no YAML",

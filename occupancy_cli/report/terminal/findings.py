@@ -1,17 +1,17 @@
 """What a check found, on a terminal.
 
-ok   softmax on H200 SXM: 6 configs, at most 41 % of the cap
-FAIL decode on H200 SXM: 12 configs: 11 ok, 1 over budget
+ok   softmax.yaml: softmax on H200 SXM: 6 configs, at most 41 % of the cap
+FAIL k.yaml: decode on H200 SXM: 12 configs: 11 ok, 1 over budget
 
 FAIL k.yaml:7: decode on H200 SXM, BLOCK 64, num_warps 8: decode: 104,704 bytes ... are 3,328 over the cap of 101,376
 
-Read aloud: a line a kernel and GPU, with how near the nearest config is to its nearest limit; then what needs a reader,
-the gravest last, where a terminal and a log end. In full (`-v`) each rule of each config has a line.
+Read aloud: a line a kernel and GPU, by the file that was named, with how near the nearest config is to its nearest
+limit; then what needs a reader, the gravest last, where a terminal and a log end. In full (`-v`) each rule of each
+config has a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import groupby
 
 from rich.console import Console, RenderableType
@@ -36,7 +36,6 @@ _GRAVEST_LAST = ("ok", "note", "allowed", "undecided", "violation")
 def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
     """A line a kernel and GPU, then a line for every finding that needs a reader; all findings in full."""
     findings = report.findings
-    several = _names_of_several_sources(findings)
 
     def group(finding: Finding) -> tuple[str, str, str]:
         return (finding.source or finding.file, finding.kernel, finding.gpu)
@@ -46,20 +45,13 @@ def lines(report: Report, console: Console, view: View) -> list[RenderableType]:
     for (source, kernel, gpu), members in groupby(of_kernels, key=group):
         mine = list(members)
         level = _level_of(mine)
-        name = f"{source}: {kernel}" if kernel in several else kernel
+        name = f"{source}: {kernel}" if source else kernel
         groups.append((_GRAVEST_LAST.index(level), _line(level, f"{name} on {gpu}: {_said_of(mine)}")))
     parts: list[RenderableType] = [text for _, text in sorted(groups, key=lambda g: g[0])]
     shown = [f for level in _GRAVEST_LAST for f in findings if f.level == level and (level != "ok" or view.everything)]
     if parts and shown:
         parts.append(Text(""))
     return [*parts, *(_line(f.level, f"{_place(f)}{sentence(f)}") for f in shown)]
-
-
-def _names_of_several_sources(findings: Iterable[Finding]) -> set[str]:
-    sources: dict[str, set[str]] = {}
-    for finding in findings:
-        sources.setdefault(finding.kernel, set()).add(finding.source or finding.file)
-    return {kernel for kernel, found in sources.items() if len(found) > 1}
 
 
 def _level_of(findings: list[Finding]) -> str:
