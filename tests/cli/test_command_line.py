@@ -366,7 +366,9 @@ def test_what_holds_is_one_line_a_kernel_and_gpu_with_the_config_nearest_its_lim
 
 def test_what_is_not_in_use_is_no_matter_of_what_holds() -> None:
     findings = [found("shared-memory-cap", 50, 64), found("shared-memory-cap", 80, 64, "note")]
-    assert shown_of_a_check(findings)[0] == "ok   k.yaml: k on g: 2 configs: 1 ok, 0 over budget, 0 unknown, 1 not in use"
+    assert (
+        shown_of_a_check(findings)[0] == "ok   k.yaml: k on g: 2 configs: 1 ok, 0 over budget, 0 unknown, 1 not in use"
+    )
     # A launch that follows holds where the main one does not: the config is counted by what is judged of it.
     findings = [found("shared-memory-cap", 16, 64, at=1), found("shared-memory-cap", 80, 64, "note", at=1)]
     assert shown_of_a_check(findings)[0] == "ok   k.yaml: k on g: 1 config, at most 25 % of the cap"
