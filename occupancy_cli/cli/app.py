@@ -7,6 +7,7 @@ something missing, a compile that failed), 130 interrupted.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,7 @@ from occupancy_cli.report.visible_text import visible_lines
 from occupancy_cli.version import VERSION
 
 # typer carries its own click from some version on: its exception classes are found through the one it exports.
+_NO_CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<valid>'.*')")
 _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadParameter.__mro__[1:3])
 
 # In the order of `--help`. Each is the function of that name in the module of that name.
@@ -156,7 +158,7 @@ def main() -> None:
 
 def _usage(bad: Any) -> str:
     """A usage error in one sentence, with the nearest option or command."""
-    message: str = bad.format_message()
+    message: str = bad.format_message().replace(": Value error, ", ": ")  # of pydantic, by which typer checks values
     context = getattr(bad, "ctx", None)
     if not isinstance(bad, _UsageError):
         return message
@@ -165,6 +167,8 @@ def _usage(bad: Any) -> str:
         valid = [o for p in context.command.params for o in p.opts if o.startswith("--")]
         if message.startswith("No such command"):
             named, valid = message.partition("'")[2].rpartition("'")[0], context.command.list_commands(context)
+        elif choice := _NO_CHOICE.search(message):
+            named, valid = choice["given"], re.findall(r"'([^']*)'", choice["valid"])
         close = nearest(named, valid) if named else []
         message += f" Did you mean {' or '.join(close)}?" if close else ""
     return f"{message}\nSee: {context.command_path if context else 'occupancy'} --help"

@@ -168,6 +168,8 @@ def test_check_really_fails_a_kernel_over_the_cap() -> None:
         (["analyze", "--executor", "slurm://x"], "local, or dask://host:port"),
         (["analyz"], "analyze"),
         (["analyze", "--bach", "80"], "--batch"),
+        (["analyze", "--format", "jsno"], "'jsno' is not one of 'table', 'json'. Did you mean json?"),
+        (["plot", "wavse", "-o", "x.png"], "Did you mean waves?"),
         (["analyze", "--arg", "x=*bf16"], "--arg is for a kernel without a spec"),
         (["analyze", "no.such.module:kernel"], "no module 'no'"),
         (["check", "missing.yaml"], "missing.yaml: no such file"),
