@@ -234,7 +234,8 @@ def requests(gpu_name: str, sets: list[str]) -> list[CompileRequest]:
     from occupancy_cli import load_gpu
     from occupancy_cli.compile.compile_service import CompileService
     from occupancy_cli.plan.kernel_input import read_kernel_input
-    from occupancy_cli.plan.points import points, prepare
+    from occupancy_cli.plan.points import points
+    from occupancy_cli.plan.prepared_kernel import prepare
     from occupancy_cli.spec.settings import parse_settings
 
     gpu = load_gpu(gpu_name)

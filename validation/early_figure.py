@@ -20,7 +20,8 @@ from occupancy_cli import load_gpu
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import points, prepare
+from occupancy_cli.plan.points import points
+from occupancy_cli.plan.prepared_kernel import prepare
 
 
 def main() -> int:

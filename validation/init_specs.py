@@ -30,7 +30,8 @@ from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.errors import OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import points, prepare
+from occupancy_cli.plan.points import points
+from occupancy_cli.plan.prepared_kernel import prepare
 from occupancy_cli.source.source_knobs import KernelKnobs
 
 OTHER_MAKERS = re.compile(r"ascend|npu|xpu|cambricon|mthreads|metax|kunlunxin|iluvatar|hygon|_hip|amd")

@@ -55,7 +55,7 @@ from occupancy_cli.model.intervals import kind_of
 from occupancy_cli.model.launch_time import KernelLaunch
 from occupancy_cli.model.ranking import Scored, Untimed, time_candidates
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import Kernel, prepare
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -31,7 +31,7 @@ from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.ranking import Scored, Untimed, time_candidates
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import prepare
+from occupancy_cli.plan.prepared_kernel import prepare
 
 HERE = Path(__file__).resolve().parent
 PUBLISHED, RESULT = HERE / "published.yaml", HERE / "published.md"

@@ -20,7 +20,7 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import prepare
+from occupancy_cli.plan.prepared_kernel import prepare
 from occupancy_cli.spec.settings import parse_settings
 from testing import interpreter
 

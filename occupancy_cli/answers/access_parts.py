@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from occupancy_cli.compile.kernel_explanation import KernelCode, KernelExplanation
     from occupancy_cli.compile.request import ArgumentValue
     from occupancy_cli.model.resources import KernelResources
-    from occupancy_cli.plan.points import LaunchPlan
+    from occupancy_cli.plan.launch_plan import LaunchPlan
     from occupancy_cli.readers.accesses import Accesses
     from occupancy_cli.readers.ttgir import SourceLine
 

@@ -16,7 +16,9 @@ from occupancy_cli.model.launch_options import DEFAULTS
 from occupancy_cli.model.observations import Variant, observations
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, points, prepare
+from occupancy_cli.plan.launch_plan import LaunchPlan
+from occupancy_cli.plan.points import Point, points
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.settings import Setting

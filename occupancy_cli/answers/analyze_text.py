@@ -28,7 +28,7 @@ from occupancy_cli.model.launch_options import DEFAULTS, LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.plan.kernel_input import split_axes
-from occupancy_cli.plan.points import device_facts
+from occupancy_cli.plan.prepared_kernel import device_facts
 from occupancy_cli.readers.cubin import compute_capability_of, read_cubin
 from occupancy_cli.report import schema
 from occupancy_cli.spec.expressions import parse_expression

@@ -19,7 +19,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.calibration import Calibration, MeasuredPoint, fit
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
-from occupancy_cli.plan.points import kernel_source
+from occupancy_cli.plan.prepared_kernel import kernel_source
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.measured_parts import CalibrationFit, KernelFactors
 from occupancy_cli.report.report import Report

@@ -24,6 +24,7 @@ from occupancy_cli.model.launch_batch import Launches, Shapes
 from occupancy_cli.model.launch_time import KernelLaunch, launch_model
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import Candidate, Scored, Untimed, timed
+from occupancy_cli.plan.launch_plan import LaunchPlan, argument_value
 from occupancy_cli.plan.launch_work import (
     iteration_names,
     launch_shape,
@@ -34,7 +35,8 @@ from occupancy_cli.plan.launch_work import (
     work_with,
 )
 from occupancy_cli.plan.point_table import LaunchColumns, PointTable, columns_of_value, settled_table
-from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, argument_value
+from occupancy_cli.plan.points import Point
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.spec.expression_columns import Value, at, codes, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression

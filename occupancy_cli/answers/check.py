@@ -32,7 +32,8 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.plan.changed_files import ChangedFiles
 from occupancy_cli.plan.check_selection import SelectedKernel, Selection
-from occupancy_cli.plan.points import Kernel, Point, points, prepare
+from occupancy_cli.plan.points import Point, points
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.report import schema
 from occupancy_cli.spec.budget_layers import (

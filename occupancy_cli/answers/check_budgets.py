@@ -18,7 +18,7 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.cluster_rules import cluster_doubt
 from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.report import schema
 from occupancy_cli.spec.budget_layers import Limit
 

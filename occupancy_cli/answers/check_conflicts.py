@@ -19,7 +19,7 @@ from occupancy_cli.answers.access_parts import FollowedLaunch, follow_launch
 from occupancy_cli.answers.weighs_most import place_text
 from occupancy_cli.compile.kernel_explanation import KernelExplanation
 from occupancy_cli.compile.request import CompileOutcome
-from occupancy_cli.plan.points import LaunchPlan
+from occupancy_cli.plan.launch_plan import LaunchPlan
 from occupancy_cli.readers.accesses import COPY_LINES, DATA_BRANCH, LIKE_NEIGHBOURS, Access
 
 _OF_SHARED_MEMORY = frozenset({"LDS", "STS", "LDSM", "STSM", "ATOMS", "LDGSTS"})

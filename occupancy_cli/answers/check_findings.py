@@ -13,7 +13,7 @@ from typing import Any
 from occupancy_cli.errors import CompileError, OccupancyError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.plan.check_selection import SelectedKernel, shown_path
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.report import schema
 
 _PLACE = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+)(?::\d+)?(?:: (?P<rest>.*))?$", re.DOTALL)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from occupancy_cli.plan.check_selection import SelectedKernel, shown_path
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.prepared_kernel import Kernel
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.launch_options import DEFAULTS
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import Ranking, Scored
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.prepared_kernel import Kernel
 
 MOST_LOOKED_AT = 64
 """Of more tied candidates the values of the fastest so many are compared."""

@@ -30,7 +30,8 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.split_rules import SPLIT_RULES
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, with_defaults
+from occupancy_cli.plan.points import with_defaults
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.report import measured_parts
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.report import Report

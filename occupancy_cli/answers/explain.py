@@ -29,7 +29,8 @@ from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Point, points, prepare
+from occupancy_cli.plan.points import Point, points
+from occupancy_cli.plan.prepared_kernel import prepare
 from occupancy_cli.report import schema
 from occupancy_cli.report.explain_parts import OptionTried
 from occupancy_cli.spec.settings import Setting, parse_value, split_outside_brackets

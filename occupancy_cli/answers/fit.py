@@ -34,7 +34,8 @@ from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, Point, knob_candidates, make_point, points, prepare
+from occupancy_cli.plan.points import Point, knob_candidates, make_point, points
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.report import schema
 from occupancy_cli.report.fit_parts import Fit, FitCandidate, InTheWay, KnobChange
 from occupancy_cli.spec.settings import Setting

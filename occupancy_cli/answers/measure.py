@@ -36,7 +36,8 @@ from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import Candidate, Scored, time_candidates
 from occupancy_cli.plan.kernel_input import KernelInput, parse_ref
-from occupancy_cli.plan.points import Kernel, Point, prepare
+from occupancy_cli.plan.points import Point
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.measured_parts import Measurement
 from occupancy_cli.report.report import Report

@@ -19,7 +19,8 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.ranking import Candidate, Scored, time_candidates
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
+from occupancy_cli.plan.points import Point, make_point
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 
 
 @dataclass(frozen=True)

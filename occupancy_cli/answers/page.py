@@ -25,7 +25,8 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.point_table import candidate_tables
-from occupancy_cli.plan.points import points, prepare
+from occupancy_cli.plan.points import points
+from occupancy_cli.plan.prepared_kernel import prepare
 from occupancy_cli.report import schema
 from occupancy_cli.report.choice_parts import SurfacePoint
 from occupancy_cli.spec.expression_columns import spread

@@ -29,29 +29,20 @@ from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.occupancy import occupancy_of
-from occupancy_cli.model.ranking import (
-    Ranking,
-    Scored,
-    SingleSetting,
-    Untimed,
-    pareto,
-    rank,
-)
+from occupancy_cli.model.ranking import Ranking, Scored, SingleSetting, Untimed, pareto, rank
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.launch_work import iterations_from, timing_of
 from occupancy_cli.plan.point_table import PointTable, candidate_tables, setting_tables
 from occupancy_cli.plan.points import (
-    Kernel,
     Point,
-    is_in_use,
     knob_candidates,
     main_config,
     make_point,
     names_of,
     overrides_of,
-    prepare,
     with_defaults,
 )
+from occupancy_cli.plan.prepared_kernel import Kernel, is_in_use, prepare
 from occupancy_cli.report import schema
 from occupancy_cli.spec.settings import Setting, one_value
 

@@ -12,7 +12,7 @@ from occupancy_cli.answers.analyze import AnalyzedPoint
 from occupancy_cli.answers.workload import Workload, candidate_of
 from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.ranking import Scored, time_candidates
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.report import schema
 
 MOST_SHARE = 8

@@ -30,7 +30,8 @@ from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import Occupancy, occupancy_of
 from occupancy_cli.model.waves import WaveSchedule
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, Point, make_point, prepare
+from occupancy_cli.plan.points import Point, make_point
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.plan.settled_launches import settled
 from occupancy_cli.report import schema
 from occupancy_cli.spec.config_tables import DEVICE, TableEntry, nearest_entries, read_tables

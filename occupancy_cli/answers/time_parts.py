@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from occupancy_cli.compile.kernel_explanation import KernelExplanation
     from occupancy_cli.gpu.profiles import GpuProfile
     from occupancy_cli.model.resources import KernelResources
-    from occupancy_cli.plan.points import LaunchPlan
+    from occupancy_cli.plan.launch_plan import LaunchPlan
     from occupancy_cli.readers import line_times
 
 

@@ -27,7 +27,8 @@ from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.waves import cta_slots
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import Kernel, LaunchPlan, prepare
+from occupancy_cli.plan.launch_plan import LaunchPlan
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.report import device_parts
 from occupancy_cli.report.machine_parts import Toolchain
 from occupancy_cli.report.report import Report

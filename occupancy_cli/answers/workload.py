@@ -13,7 +13,7 @@ from occupancy_cli.model.calibration import Calibration
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.ranking import Candidate, KernelLaunch
 from occupancy_cli.plan.launch_work import launch_shape, loads_of, timing_of, work_of
-from occupancy_cli.plan.points import Kernel
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.spec.expressions import parse_expression
 from occupancy_cli.spec.traffic import parse_lengths
 

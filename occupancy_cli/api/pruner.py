@@ -114,7 +114,8 @@ class Pruner:
         from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
         from occupancy_cli.model.occupancy import occupancy_of
         from occupancy_cli.plan.kernel_input import parse_ref
-        from occupancy_cli.plan.points import kernel_source, make_point, prepare
+        from occupancy_cli.plan.points import make_point
+        from occupancy_cli.plan.prepared_kernel import kernel_source, prepare
 
         gpu = self._target()
         service = CompileService(cache=ResultCache(None if self._cache is None else Path(self._cache)))

@@ -24,7 +24,9 @@ from occupancy_cli.model.launch_time import KernelLaunch, TimeEstimate
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
 from occupancy_cli.plan.launch_loads import Loads, dealt_out, main_turns
-from occupancy_cli.plan.points import Kernel, LaunchPlan, Point, value_of
+from occupancy_cli.plan.launch_plan import LaunchPlan, value_of
+from occupancy_cli.plan.points import Point
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.readers.grid_programs import GridRun
 from occupancy_cli.spec.expression_columns import column_of, evaluate, spread
 from occupancy_cli.spec.expressions import Expression, parse_expression

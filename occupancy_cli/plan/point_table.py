@@ -22,26 +22,18 @@ from occupancy_cli.gpu.profiles import GpuProfile
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
 from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import (
+from occupancy_cli.plan.launch_plan import (
     CTAS_PER_SM,
-    Kernel,
     LaunchPlan,
-    LaunchSite,
-    Point,
     after_compile,
     argument_value,
     constexprs_of,
     grid_axis,
-    is_in_use,
-    main_config,
-    make_point,
-    names_at,
-    names_of,
     needs_exact_values,
-    overrides_of,
     plan_launch,
-    with_defaults,
 )
+from occupancy_cli.plan.points import Point, main_config, make_point, names_at, names_of, overrides_of, with_defaults
+from occupancy_cli.plan.prepared_kernel import Kernel, LaunchSite, is_in_use
 from occupancy_cli.plan.settled_launches import cooperative_refusal, is_cooperative
 from occupancy_cli.spec.expression_columns import Column, Value, at, codes, column_of, evaluate, is_column, spread, take
 from occupancy_cli.spec.expressions import parse_expression

@@ -19,7 +19,8 @@ from occupancy_cli.model.occupancy import occupancy_of
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.waves import cta_slots
 from occupancy_cli.plan.kernel_input import KernelInput
-from occupancy_cli.plan.points import LaunchPlan, Point, launched_with
+from occupancy_cli.plan.launch_plan import LaunchPlan, launched_with
+from occupancy_cli.plan.points import Point
 
 
 def settled(

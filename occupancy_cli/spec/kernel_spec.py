@@ -85,6 +85,11 @@ def _axis(text: str) -> str:
     return text.strip()
 
 
+def takes_value(argument: Argument) -> bool:
+    """Whether an argument is a number that specializes: no pointer, descriptor or float."""
+    return not argument.type.startswith(("*", "tensordesc", "none", "fp", "bf"))
+
+
 def descriptor_shape(kind: str) -> tuple[str, ...]:
     """The block shape in the canonical type of a descriptor, an expression an axis; empty for any other type."""
     match = _DESCRIPTOR.match(kind)

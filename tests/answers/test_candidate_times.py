@@ -23,7 +23,7 @@ from occupancy_cli.model.launch_time import Factors
 from occupancy_cli.model.ranking import Scored
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.point_table import candidate_tables
-from occupancy_cli.plan.points import prepare
+from occupancy_cli.plan.prepared_kernel import prepare
 from occupancy_cli.spec.settings import parse_settings
 from testing.split_sum import SPEC, write_kernel
 

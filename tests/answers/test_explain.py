@@ -26,7 +26,8 @@ from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.gpu.sm_rates import sm_rates
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.model.sm_simulation import ColdStart
-from occupancy_cli.plan.points import LaunchPlan, Point
+from occupancy_cli.plan.launch_plan import LaunchPlan
+from occupancy_cli.plan.points import Point
 from occupancy_cli.readers.line_times import LineTimes, read_line_times
 from occupancy_cli.readers.machine_work import traced
 from occupancy_cli.readers.register_life import instruction_sources, read_register_use

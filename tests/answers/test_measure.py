@@ -409,7 +409,8 @@ def test_inputs_of_shipped_kernels_fit_their_specs(path: Path, service: CompileS
     torch = pytest.importorskip("torch")
     import os
 
-    from occupancy_cli.plan.points import make_point, prepare
+    from occupancy_cli.plan.points import make_point
+    from occupancy_cli.plan.prepared_kernel import prepare
 
     given = read_kernel_input(str(ROOT / path))
     names = {"bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float8_e4m3fn", "i32": "int32", "i64": "int64"}

@@ -37,7 +37,8 @@ from occupancy_cli.model.launch_time import Factors
 from occupancy_cli.model.ranking import Ranking, Scored, pareto, rank
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import Kernel, make_point
+from occupancy_cli.plan.points import make_point
+from occupancy_cli.plan.prepared_kernel import Kernel
 from occupancy_cli.spec.settings import Setting
 
 SPEC: dict[str, Any] = {

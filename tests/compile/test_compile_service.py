@@ -33,9 +33,11 @@ from occupancy_cli.compile.worker_client import Limits
 from occupancy_cli.compile.worker_messages import AskHealth, Health
 from occupancy_cli.errors import CompileError, InputError
 from occupancy_cli.gpu.profiles import load_gpu
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.model.launch_options import DEFAULTS
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import Kernel, points, prepare, target_of
+from occupancy_cli.plan.points import points
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.spec.settings import parse_settings
 
 pytestmark = pytest.mark.compiles

@@ -24,7 +24,8 @@ from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.launch_loads import Loads
 from occupancy_cli.plan.launch_work import argument_values, timing_of, work_of
 from occupancy_cli.plan.point_table import candidate_tables
-from occupancy_cli.plan.points import make_point, prepare
+from occupancy_cli.plan.points import make_point
+from occupancy_cli.plan.prepared_kernel import prepare
 
 H200 = load_gpu("h200")
 ROWS, COLUMNS = 32, 64

@@ -18,7 +18,8 @@ from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.model.resources import KernelResources
 from occupancy_cli.plan.kernel_input import read_kernel_input
 from occupancy_cli.plan.point_table import candidate_tables, settled_table
-from occupancy_cli.plan.points import Kernel, Point, points, prepare
+from occupancy_cli.plan.points import Point, points
+from occupancy_cli.plan.prepared_kernel import Kernel, prepare
 from occupancy_cli.plan.settled_launches import settled_point
 from occupancy_cli.spec.settings import parse_settings
 

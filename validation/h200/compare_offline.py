@@ -17,8 +17,8 @@ from typing import Any
 from occupancy_cli import load_gpu, occupancy
 from occupancy_cli.compile.compile_service import CompileService
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource
+from occupancy_cli.loading.target_gpu import target_of
 from occupancy_cli.model.launch_options import LAUNCH_OPTIONS
-from occupancy_cli.plan.points import target_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results" / "kernels.jsonl"

@@ -54,7 +54,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import GpuProfile, load_gpu
 from occupancy_cli.model.ranking import Scored, time_candidates
 from occupancy_cli.plan.kernel_input import read_kernel_input
-from occupancy_cli.plan.points import prepare
+from occupancy_cli.plan.prepared_kernel import prepare
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
