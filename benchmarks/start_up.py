@@ -3,7 +3,8 @@
     python benchmarks/start_up.py            # prints the table
     python benchmarks/start_up.py --write    # and keeps it in benchmarks/results/start_up.json
 
-The commands take turns, so that what else the machine does falls on all of them alike; the median of each is compared.
+CPU seconds, of the process and its children: what else the machine does then counts little. The commands take turns, and
+the median of each is compared. With `--cuxray PYTHON`, an interpreter that has cuxray, its `occupancy` takes turns too.
 Byte code is written to a folder of its own and warm, as after an installation; results of compiles are warm too. Also
 says which heavy packages each command imported: Triton and torch belong to none of these. From 0.27 on typer itself
 imports pydantic to check the options of whatever command runs.
@@ -15,11 +16,11 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,10 +46,12 @@ COMMANDS = {
 HEAVY = ("triton", "torch", "numpy", "pydantic")
 
 
-def seconds(arguments: list[str], environment: dict[str, str]) -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], env=environment, stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
+def cpu_seconds(command: list[str], environment: dict[str, str]) -> float:
+    """CPU time of a command: the process with the children that it waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def heavy_imports(arguments: list[str], environment: dict[str, str]) -> list[str]:

@@ -46,24 +46,7 @@ CHASE_STEPS = 20_000
 FAR_BYTES = 512 << 20
 NEAR_LATENCY_MARGIN = 1.25
 """A latency this many times the L2's near one is past what the near half holds."""
-L2_PROBES = (
-    1 / 8,
-    1 / 4,
-    3 / 8,
-    7 / 16,
-    1 / 2,
-    9 / 16,
-    5 / 8,
-    3 / 4,
-    7 / 8,
-    15 / 16,
-    1,
-    17 / 16,
-    9 / 8,
-    5 / 4,
-    3 / 2,
-    2,
-)
+L2_PROBES = tuple(sixteenths / 16 for sixteenths in (2, 4, 6, 7, 8, 9, 10, 12, 14, 15, 16, 17, 18, 20, 24, 32))
 """Footprints of a chain of loads, in parts of the L2."""
 L1_PROBE_BYTES = 8_192
 STREAM_THREADS, PART_THREADS, PART_BYTES = 256, 1_024, 131_072

@@ -19,8 +19,7 @@ kernel.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from occupancy_cli.errors import InputError
@@ -28,61 +27,37 @@ from occupancy_cli.gpu.sm_rates import SCHEDULERS_PER_SM, SmRates
 from occupancy_cli.model.instruction_costs import (
     NOTHING_TOUCHED,
     UNITS,
-    Step,
     Touch,
     access_bytes,
     cost_of,
-    is_cached_load,
     writes,
 )
 from occupancy_cli.model.kernel_timing import KernelTiming, PartTiming
+from occupancy_cli.model.step_kinds import (
+    BARRIER,
+    BRANCH,
+    COMMIT,
+    CONSTANT,
+    COPY,
+    GROUP_OF,
+    HIT,
+    LOAD,
+    PRODUCT_END,
+    STORE,
+    TMA,
+    UNIFORM_CONSTANT,
+    WAIT_COPY,
+    WAIT_PRODUCT,
+    WAIT_TMA,
+    kind_of,
+)
+from occupancy_cli.model.wait_trace import ColdStart, PathTrace, WaitRecorder
+from occupancy_cli.model.warp_path import WarpPath, directly_around, turned
 
 _L1_LATENCY = 39  # a chain of loads takes 43.6 cycles, the address of each included (H200)
 _QUEUE_CYCLES = 32  # work of the memory pipe that may be queued before a scheduler stalls
 _LOOP_BYTES_SUPPLIED = 32768  # larger straight code is supplied at half an instruction a cycle to one warp
 _BRANCH_CYCLES = 12
-
-
-@dataclass(frozen=True)
-class LoopSpan:
-    """A loop of a path: its steps from `first` up to `last`, which number its part has, and the iterations of the
-    source's loop that one pass covers (more than 1 when the compiler unrolled it)."""
-
-    first: int
-    last: int
-    part: int
-    iterations_per_pass: float = 1.0
-
-    def holds(self, other: LoopSpan) -> bool:
-        """Whether `other` lies inside this loop."""
-        return self != other and self.first <= other.first and other.last <= self.last
-
-
-@dataclass(frozen=True)
-class WarpPath:
-    """The instructions of one warp from start to end, each loop passed once, and which of them are loops.
-    `instructions` is how many the whole kernel has, with the ways that this warp does not take; `numbers` says which of
-    them each step is."""
-
-    steps: tuple[Step, ...]
-    loops: tuple[LoopSpan, ...] = ()
-    instructions: int = 0
-    numbers: tuple[int, ...] = ()
-
-    def repeated(self, loop: LoopSpan, passes: int) -> tuple[Step, ...]:
-        """The steps with `passes` passes of one loop."""
-        return self.steps[: loop.first] + self.steps[loop.first : loop.last] * passes + self.steps[loop.last :]
-
-    def own(self, part: int) -> list[Step]:
-        """The steps of a loop without those of loops inside it; of part 0 those outside every loop."""
-        mine = [loop for loop in self.loops if loop.part == part]
-        places: set[int] = set(range(len(self.steps))) if part == 0 else set()
-        for loop in mine:
-            places |= set(range(loop.first, loop.last))
-        for loop in self.loops:
-            if part == 0 or any(each.holds(loop) for each in mine):
-                places -= set(range(loop.first, loop.last))
-        return [self.steps[i] for i in sorted(places)]
 
 
 def time_path(
@@ -195,109 +170,6 @@ def _passes(path: WarpPath, part: int) -> float:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a warp waited for.
-
-
-@dataclass(frozen=True)
-class Place:
-    """A step as it stands in a traced program: its number in the path, how many such executions of a CTA it stands for,
-    and the pass of each loop around it by the loop's part."""
-
-    step: int
-    stands_for: float
-    passes: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass
-class Issued:
-    """One instruction as a warp issued it: when, and the cycles that it waited by what for.
-
-    `held_by` is the place of the instruction whose result it waited for longest; -1 where it waited for none.
-    """
-
-    at: float
-    waits: dict[str, float]
-    held_by: int = -1
-
-
-@dataclass(frozen=True)
-class ColdStart:
-    """How the first CTAs of a launch begin on an SM: so many cycles apart, the first instruction and the kernel's
-    constants each so many cycles away."""
-
-    ctas_apart_cycles: float = 0.0
-    fetch_cycles: float = 0.0
-    constant_cycles: float = 0.0
-
-
-@dataclass(frozen=True)
-class PathTrace:
-    """What each warp of a simulation waited for, instruction by instruction in the order of `places`.
-
-    Waits are named by the pipe that was busy ("tensor", "mio", ...), "result" for that of an instruction before,
-    "barrier", "issue" for other warps' turns, "latency" for the cycles that the compiler wrote behind an instruction,
-    and "fetch" and "constants" for what a launch has to get first (`ColdStart`).
-    """
-
-    places: tuple[Place, ...]
-    warps: tuple[tuple[Issued, ...], ...]
-
-
-class _Recorder:
-    """Takes down, while a program runs, what holds each warp, and which instruction gave what it waits for."""
-
-    def __init__(self, warps: int, start: ColdStart) -> None:
-        self.start = start
-        self.issued: list[list[Issued]] = [[] for _ in range(warps)]
-        self._waits: list[dict[tuple[str, int], float]] = [{} for _ in range(warps)]
-        self._writers: list[dict[int, int]] = [{} for _ in range(warps)]
-        self._open = [-1] * warps
-        self._groups: list[dict[int, list[int]]] = [{_COPY: [], _PRODUCT_END: [], _TMA: []} for _ in range(warps)]
-
-    def begun(self, kind: int) -> tuple[float, str]:
-        """From when on a kind of instruction can be issued at all, and what it waits for until then."""
-        if kind == _UNIFORM_CONSTANT:
-            return self.start.fetch_cycles + self.start.constant_cycles, "constants"
-        return self.start.fetch_cycles, "fetch"
-
-    def waits(self, warp: int, cycles: float, what: str, board: int = -1) -> None:
-        """A warp cannot issue yet; `board` is the scoreboard that it waits for."""
-        self._add(warp, cycles, what, self._writers[warp].get(board, -1))
-
-    def waits_for_group(self, warp: int, cycles: float, kind: int, allowed: int) -> None:
-        """A warp waits for a group of copies or products to be done, but for `allowed` later ones."""
-        groups = self._groups[warp][kind]
-        self._add(warp, cycles, "result", groups[0] if kind == _TMA else groups[len(groups) - allowed - 1])
-
-    def _add(self, warp: int, cycles: float, what: str, giver: int) -> None:
-        found = self._waits[warp]
-        found[what, giver] = found.get((what, giver), 0.0) + cycles
-
-    def issues(self, warp: int, now: float, kind: int, gives: Sequence[int]) -> None:
-        """A warp issues its next instruction, which gives its result through the scoreboards `gives`."""
-        place = len(self.issued[warp])
-        named: dict[str, float] = {}
-        held_by, longest = -1, 0.0
-        for (what, giver), cycles in self._waits[warp].items():
-            named[what] = named.get(what, 0.0) + cycles
-            if giver >= 0 and cycles > longest:
-                held_by, longest = giver, cycles
-        self.issued[warp].append(Issued(now, named, held_by))
-        self._waits[warp] = {}
-        for board in gives:
-            self._writers[warp][board] = place
-        groups = self._groups[warp]
-        if kind == _COPY:
-            self._open[warp] = place
-        elif kind == _COMMIT:
-            groups[_COPY].append(self._open[warp])
-        elif kind in (_PRODUCT_END, _TMA):
-            groups[kind].append(place)
-        elif kind == _WAIT_TMA and groups[_TMA]:
-            groups[_TMA].pop(0)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # The simulation.
 
 _PASSES = 3  # of a loop, beside a run with one
@@ -307,98 +179,6 @@ _MOST_TRACED = 40_000  # steps of a traced program with several passes of loops 
 def _supply(instructions: int) -> int:
     """Cycles between two instructions of straight code of that length, by what supplies them."""
     return 2 if 16 * instructions > _LOOP_BYTES_SUPPLIED else 1
-
-
-def _inside(loop: LoopSpan, loops: Sequence[LoopSpan]) -> LoopSpan | None:
-    """The loop that a loop lies directly in."""
-    return min((each for each in loops if each.holds(loop)), key=lambda each: each.last - each.first, default=None)
-
-
-# How an instruction takes part beyond its cost.
-(
-    _PLAIN,
-    _COPY,
-    _COMMIT,
-    _WAIT_COPY,
-    _BARRIER,
-    _PRODUCT,
-    _PRODUCT_END,
-    _WAIT_PRODUCT,
-    _BRANCH,
-    _STORE,
-    _TMA,
-    _WAIT_TMA,
-    _LOAD,
-    _HIT,
-    _CONSTANT,
-    _UNIFORM_CONSTANT,
-) = range(16)
-
-
-# What a wait for a group waits for.
-_GROUP_OF = {_WAIT_COPY: _COPY, _WAIT_PRODUCT: _PRODUCT_END, _WAIT_TMA: _TMA}
-
-
-def _turned(path: WarpPath, turns: Mapping[int, float], most: int) -> list[Place]:
-    """The path with up to `most` passes of each loop; the passes behind the first stand for all that follow it."""
-
-    def run(first: int, last: int, weight: float, passes: tuple[tuple[int, int], ...]) -> list[Place]:
-        entered = dict(passes)
-        inside = [each for each in path.loops if first <= each.first and each.last <= last and each.part not in entered]
-        found: list[Place] = []
-        at = first
-        for loop in sorted((each for each in inside if not _within(each, inside)), key=lambda each: each.first):
-            found += [Place(step, weight, passes) for step in range(at, loop.first)]
-            for n, stands_for in enumerate(_stand_for(turns.get(loop.part, 1.0), most)):
-                found += run(loop.first, loop.last, weight * stands_for, (*passes, (loop.part, n)))
-            at = loop.last
-        return found + [Place(step, weight, passes) for step in range(at, last)]
-
-    return run(0, len(path.steps), 1.0, ())
-
-
-def _stand_for(turns: float, most: int) -> list[float]:
-    """How many passes each traced pass of a loop stands for, of `turns` in all."""
-    if turns <= 0:
-        return []
-    count = min(max(round(turns), 1), most)
-    if count == 1 or turns <= count:
-        return [turns / count] * count
-    return [1.0] + [(turns - 1.0) / (count - 1)] * (count - 1)
-
-
-def _within(loop: LoopSpan, loops: Sequence[LoopSpan]) -> bool:
-    return any(each.holds(loop) for each in loops)
-
-
-def _kind(step: Step) -> int:
-    opcode = step.opcode
-    base = opcode.split(".", 1)[0]
-    if base == "LDGSTS":
-        return _COPY
-    if base == "LDGDEPBAR":
-        return _COMMIT
-    if base == "DEPBAR":
-        return _WAIT_COPY if step.allowed >= 0 else _PLAIN
-    if base == "BAR" and "ARV" not in opcode:
-        return _BARRIER
-    if base == "WARPGROUP":
-        return _WAIT_PRODUCT if step.allowed >= 0 else _PLAIN
-    if base in ("HGMMA", "QGMMA", "IGMMA"):
-        return _PRODUCT_END if step.allowed == 0 else _PRODUCT
-    if base in ("UTMALDG", "UBLKCP"):
-        return _TMA
-    if base == "SYNCS" and "TRYWAIT" in opcode:
-        return _WAIT_TMA
-    if base == "BRA":
-        return _BRANCH
-    if base in ("LDC", "ULDC", "LDCU"):
-        return _CONSTANT if base == "LDC" else _UNIFORM_CONSTANT
-    if writes(opcode):
-        return _STORE
-    if is_cached_load(opcode):
-        return _LOAD
-    return _PLAIN
 
 
 class _Machine:
@@ -426,9 +206,9 @@ class _Machine:
         for loop in path.loops:
             program = resolved[: loop.first] + resolved[loop.first : loop.last] * _PASSES + resolved[loop.last :]
             passes[loop] = (self._simulate(program, slowest) - once) / (_PASSES - 1)
-        found = {0: max(once - sum(c for loop, c in passes.items() if not _inside(loop, path.loops)), 0.0)}
+        found = {0: max(once - sum(c for loop, c in passes.items() if not directly_around(loop, path.loops)), 0.0)}
         for loop, cycles in passes.items():
-            inner = [each for each in path.loops if loop.holds(each) and _inside(each, path.loops) == loop]
+            inner = [each for each in path.loops if loop.holds(each) and directly_around(each, path.loops) == loop]
             own = max(cycles - sum(passes[each] for each in inner), 0.0)
             found[loop.part] = own / loop.iterations_per_pass
         return found
@@ -454,7 +234,7 @@ class _Machine:
             )
             program.append(
                 (
-                    _HIT if place in hits else _kind(step),
+                    HIT if place in hits else kind_of(step),
                     None if cost.pipe in ("control", "barrier") else cost.pipe, cost.issue, cost.shared,
                     _L1_LATENCY if place in hits else cost.latency, cost.release, cost.l2_bytes / rate, waits,
                     step.write_barrier, step.read_barrier, max(step.stall, 1), step.allowed,
@@ -465,19 +245,19 @@ class _Machine:
     def trace(self, path: WarpPath, ctas: int, turns: Mapping[int, float], start: ColdStart) -> PathTrace:
         """What warps wait for when `ctas` CTAs share the SM; `turns` and `start` as `trace_path` has them."""
         resolved = self._resolved(path)
-        places = _turned(path, turns, _PASSES)
+        places = turned(path, turns, _PASSES)
         if len(places) > _MOST_TRACED:
-            places = _turned(path, turns, 2)
+            places = turned(path, turns, 2)
         slowest = max(
             (_supply(loop.last - loop.first) for loop in path.loops),
             default=_supply(max(len(path.steps), path.instructions)),
         )
-        recorder = _Recorder(max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1), start)
+        recorder = WaitRecorder(max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1), start)
         self._simulate([resolved[place.step] for place in places], slowest, ctas, recorder)
         return PathTrace(tuple(places), tuple(tuple(issued) for issued in recorder.issued))
 
     def _simulate(
-        self, program: list[tuple[Any, ...]], supply: int, ctas: int = 1, recorder: _Recorder | None = None
+        self, program: list[tuple[Any, ...]], supply: int, ctas: int = 1, recorder: WaitRecorder | None = None
     ) -> float:
         """Cycle at which the last warp, or its last store, is done; a warp issues at most every `supply` cycles."""
         warps = max(-(-self.num_warps * ctas // SCHEDULERS_PER_SM), 1)
@@ -514,11 +294,11 @@ class _Machine:
                     ready = free
                 if shared and memory_free - _QUEUE_CYCLES > ready:
                     ready = memory_free - _QUEUE_CYCLES
-            if kind == _WAIT_COPY and len(copies[w]) > allowed:
+            if kind == WAIT_COPY and len(copies[w]) > allowed:
                 ready = max(ready, copies[w][len(copies[w]) - allowed - 1])
-            elif kind == _WAIT_PRODUCT and len(products[w]) > allowed:
+            elif kind == WAIT_PRODUCT and len(products[w]) > allowed:
                 ready = max(ready, products[w][len(products[w]) - allowed - 1])
-            elif kind == _WAIT_TMA and tma[w]:
+            elif kind == WAIT_TMA and tma[w]:
                 ready = max(ready, tma[w][0])
             if recorder is not None and now < recorder.start.fetch_cycles + recorder.start.constant_cycles:
                 begun, what = recorder.begun(kind)
@@ -534,30 +314,30 @@ class _Machine:
                         recorder.waits(w, ready - now, pipe)
                     elif shared and memory_free - _QUEUE_CYCLES == ready:
                         recorder.waits(w, ready - now, "mio")
-                    elif kind in _GROUP_OF and ready > issue_free:
-                        recorder.waits_for_group(w, ready - now, _GROUP_OF[kind], allowed)
+                    elif kind in GROUP_OF and ready > issue_free:
+                        recorder.waits_for_group(w, ready - now, GROUP_OF[kind], allowed)
                     else:
                         recorder.waits(w, ready - now, "issue")
                 heapq.heapreplace(heap, (ready, w))
                 continue
             issue_free = now + 1
             done, read = now + latency, now + release
-            if kind == _CONSTANT and recorder is not None:
-                done = max(done, recorder.begun(_UNIFORM_CONSTANT)[0])
+            if kind == CONSTANT and recorder is not None:
+                done = max(done, recorder.begun(UNIFORM_CONSTANT)[0])
             if pipe is not None:
                 pipes[pipe] = now + issue
                 if shared:
                     memory_free = (memory_free if memory_free > now else now) + shared * schedulers
                     done, read = memory_free + latency, memory_free + release
-                if path_cycles and kind == _STORE:
+                if path_cycles and kind == STORE:
                     written_free = (written_free if written_free > now else now) + path_cycles * schedulers
                 elif path_cycles:
                     l2_free = (l2_free if l2_free > now else now) + path_cycles * schedulers
                     if l2_free + latency > done:
                         done = l2_free + latency
-            if kind == _LOAD:
+            if kind == LOAD:
                 missed[w] = done
-            elif kind == _HIT and missed[w] > done:
+            elif kind == HIT and missed[w] > done:
                 done = missed[w]  # its line is still on the way
             if wb < 6 and done > boards[w][wb]:
                 boards[w][wb] = done
@@ -565,31 +345,31 @@ class _Machine:
                 boards[w][rb] = read
             following = now + (stall if stall > supply else supply)
             if kind:
-                if kind == _COPY:
+                if kind == COPY:
                     open_copy[w] = max(open_copy[w], done)
-                elif kind == _COMMIT:
+                elif kind == COMMIT:
                     copies[w].append(open_copy[w])
-                elif kind == _PRODUCT_END:
+                elif kind == PRODUCT_END:
                     products[w].append(done)
-                elif kind == _TMA:
+                elif kind == TMA:
                     tma[w].append(done)
-                elif kind == _WAIT_TMA and tma[w]:
+                elif kind == WAIT_TMA and tma[w]:
                     tma[w].pop(0)
-                elif kind == _BRANCH:
+                elif kind == BRANCH:
                     following = max(following, now + _BRANCH_CYCLES)
-                elif kind == _STORE and written_free > end:
+                elif kind == STORE and written_free > end:
                     end = written_free
             if recorder is not None:
                 gives = [b for b, when in ((wb, done), (rb, read)) if b < 6 and boards[w][b] == when]
                 recorder.issues(w, now, kind, gives)
-                if kind != _BARRIER:
+                if kind != BARRIER:
                     recorder.waits(w, following - now, "latency")
             at[w] += 1
             if now > end:
                 end = now
             if at[w] == length:
                 heapq.heappop(heap)
-            elif kind == _BARRIER:
+            elif kind == BARRIER:
                 heapq.heappop(heap)
                 group = waiting.setdefault(w // per_cta, [])
                 group.append(w)

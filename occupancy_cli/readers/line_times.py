@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from occupancy_cli.gpu.sm_rates import SmRates, TimedGpu, launch_rates, sm_rates
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_simulation import ColdStart, Issued
+from occupancy_cli.model.wait_trace import ColdStart, Issued
 from occupancy_cli.readers.grid_programs import GridRun, run_programs
 from occupancy_cli.readers.ir_work import IrWork, read_work
 from occupancy_cli.readers.machine_work import TracedKernel, traced

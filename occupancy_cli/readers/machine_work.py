@@ -17,7 +17,9 @@ from occupancy_cli.model.cta_work import CtaWork
 from occupancy_cli.model.instruction_costs import Touch, access_bytes, tensor_shape
 from occupancy_cli.model.kernel_timing import KernelTiming
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_simulation import ColdStart, PathTrace, WarpPath, time_path, trace_path
+from occupancy_cli.model.sm_simulation import time_path, trace_path
+from occupancy_cli.model.wait_trace import ColdStart, PathTrace
+from occupancy_cli.model.warp_path import WarpPath
 from occupancy_cli.readers.ir_work import IrWork, LoopPart
 from occupancy_cli.readers.sass import (
     SassKernel,

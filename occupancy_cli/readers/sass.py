@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from occupancy_cli.errors import InputError, unknown_name
 from occupancy_cli.model.cta_work import LoopMix
 from occupancy_cli.model.instruction_costs import Step, access_bytes, matrix_bytes, unit_of
-from occupancy_cli.model.sm_simulation import LoopSpan, WarpPath
+from occupancy_cli.model.warp_path import LoopSpan, WarpPath
 
 
 @dataclass(frozen=True)

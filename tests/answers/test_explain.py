@@ -25,7 +25,7 @@ from occupancy_cli.errors import InputError
 from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.gpu.sm_rates import sm_rates
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_simulation import ColdStart
+from occupancy_cli.model.wait_trace import ColdStart
 from occupancy_cli.plan.launch_plan import LaunchPlan
 from occupancy_cli.plan.points import Point
 from occupancy_cli.readers.line_times import LineTimes, read_line_times

@@ -8,7 +8,8 @@ from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.gpu.sm_rates import DRAM_BANDWIDTH_SHARE, SmRates, dram_share, l1_bytes, sm_rates
 from occupancy_cli.model.instruction_costs import Step, Touch, access_bytes, tensor_shape
 from occupancy_cli.model.kernel_timing import KernelTiming
-from occupancy_cli.model.sm_simulation import LoopSpan, WarpPath, time_path
+from occupancy_cli.model.sm_simulation import time_path
+from occupancy_cli.model.warp_path import LoopSpan, WarpPath
 
 RATES = SmRates(90, 300.0, 700.0, (("bf16", 1024.0), ("fp8", 2048.0)), l2_bytes_per_cycle=32.0)
 

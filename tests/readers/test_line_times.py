@@ -13,7 +13,9 @@ from occupancy_cli.gpu.profiles import load_gpu
 from occupancy_cli.gpu.sm_rates import sm_rates
 from occupancy_cli.model.instruction_costs import Step
 from occupancy_cli.model.resources import KernelResources
-from occupancy_cli.model.sm_simulation import ColdStart, LoopSpan, PathTrace, WarpPath, time_path, trace_path
+from occupancy_cli.model.sm_simulation import time_path, trace_path
+from occupancy_cli.model.wait_trace import ColdStart, PathTrace
+from occupancy_cli.model.warp_path import LoopSpan, WarpPath
 from occupancy_cli.readers.line_times import LATENCY, MEMORY, START, LineTimes, read_line_times
 from occupancy_cli.readers.machine_work import TracedKernel, traced
 from occupancy_cli.readers.register_life import instruction_sources

@@ -6,7 +6,7 @@ import pytest
 from recorded_kernels import recorded, split
 
 from occupancy_cli.errors import InputError, UnknownNameError
-from occupancy_cli.model.sm_simulation import LoopSpan
+from occupancy_cli.model.warp_path import LoopSpan
 from occupancy_cli.readers.sass import loop_mix, main_loop, parse_sass, specialized_warps, warp_path
 
 
