@@ -33,36 +33,37 @@ from occupancy_cli.version import VERSION
 _NO_CHOICE = re.compile(r"'(?P<given>[^']*)' is not one of (?P<valid>'.*')")
 _UsageError, _ClickException = cast("tuple[type[Exception], ...]", typer.BadParameter.__mro__[1:3])
 
-# In the order of `--help`. Each is the function of that name in the module of that name.
-COMMANDS = (
-    "analyze",
-    "explain",
-    "fit",
-    "watch",
-    "diff",
-    "recommend",
-    "sweep",
-    "report",
-    "plot",
-    "check",
-    "calc",
-    "gpus",
-    "init",
-    "knobs",
-    "audit",
-    "verify",
-    "measure",
-    "calibrate",
-    "compare",
-    "schema",
-    "cache",
-    "doctor",
-    "capture",
-    "completion",
-    "manual",
-    "mcp",
-    "guide",
-)
+# In the order of `--help`, with what it says of each: a line of 80 columns, so that it need not import the command.
+# Each is the function of that name in the module of that name.
+COMMANDS = {
+    "analyze": "Bytes, registers, spills, CTAs per SM and waves of each config.",
+    "explain": "Which lines hold bytes and registers, waste them, take the time.",
+    "fit": "The smallest changes of a config that reach a goal.",
+    "watch": "What `analyze` says, and what each save of the file changes.",
+    "diff": "Two configs, GPUs, files, revisions or Tritons, line by line.",
+    "recommend": "What to set, what that gains, how sure, and why.",
+    "sweep": "Predicted time and waves over batch, of now and of the best.",
+    "report": "A page: does it fit, how full is the GPU, what to set.",
+    "plot": "One chart, for a paper or a pull request.",
+    "check": "The gate: shared-memory cap, budgets and baseline; for CI.",
+    "calc": "Occupancy from threads, registers and shared memory.",
+    "gpus": "The known GPUs with sources; check or measure this machine's.",
+    "init": "Write a commented spec of a kernel.",
+    "knobs": "What tunes the kernels: environment, constexprs, configs.",
+    "audit": "What a Triton cache holds that one more CTA per SM would help.",
+    "verify": "Compare what was compiled with this machine's CUDA driver.",
+    "measure": "Time launches over the candidates, on this machine's GPU.",
+    "calibrate": "Fit the model's terms to measured times.",
+    "compare": "Regret of the recommendation on your own measurements.",
+    "schema": "JSON Schema of the report, the spec, or pyproject's table.",
+    "cache": "Show the result cache, verify or clear it.",
+    "doctor": "What is there, what is missing, and how to get it.",
+    "capture": "Run a script without a GPU; each launch becomes a spec.",
+    "completion": "The completion script of a shell.",
+    "manual": "The man page: occupancy manual | man -l -",
+    "mcp": "Serve the answers to an MCP client on standard input, output.",
+    "guide": "Which question to ask first, and which next.",
+}
 
 
 class _Commands(Mapping[str, Any]):
@@ -97,6 +98,11 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of `--help`, without importing what it lists."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 app = typer.Typer(
