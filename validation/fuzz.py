@@ -1,7 +1,9 @@
-"""Fuzzing whole commands: mutated specs, references, kernel files, times files, profiles and cache files.
+"""Fuzzing whole commands: mutated specs, references, kernel files, notebooks, times files, profiles, baselines, project
+files, files of rows and cache files.
 
     python validation/fuzz.py                                # 10,000 inputs, seed 1
     python validation/fuzz.py --inputs 2000 --seed 7 --only times
+    python validation/fuzz.py --inputs 1000000 --seconds 450 --jobs 16
 
 Each input is a command line and the files that it names, in a folder of its own: `check spec.yaml`, `compare
 times.jsonl`, `gpus --hw-profiles ...`. A command must end with exit code 0, 1, 2, 130 or 141, print no traceback, nor
@@ -10,7 +12,8 @@ of processor time; the slowest is reported. What breaks a rule is run once more 
 kept in --keep; exit code 1 then.
 
 A process that has imported the tool and compiled one small kernel forks for each input, so that an input costs
-milliseconds. Answers of the compiler are those of that kernel: what is tried is what strangers write, not Triton.
+milliseconds; with --jobs several such processes share the inputs, which stay the same. Answers of the compiler are
+those of that kernel: what is tried is what strangers write, not Triton.
 `fuzz_spec.py` fuzzes what reads specs, in process and guided by coverage. Results: fuzz.md.
 """
 
@@ -19,6 +22,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
+import multiprocessing
 import os
 import random
 import resource
@@ -57,6 +62,23 @@ from testing.split_sum import FormulaTimer, machine, write_kernel  # noqa: E402
 LIMIT_S = 10.0
 """Processor seconds that a command may take: the machine may be busy, so not those of the clock."""
 ALLOWED = (0, 1, 2, 130, 141)
+PROJECT = """
+[tool.occupancy]
+include = ["split_sum.yaml"]
+gpus = ["rtx-pro-6000", "h200"]
+baseline = "occupancy.lock.json"
+allow_unknown = ["not-read"]
+
+[tool.occupancy.budgets]
+max_registers_per_thread = 255
+max_spill_bytes = 0
+
+[tool.occupancy.kernels."split_sum.py:split_sum"]
+use = [{ BLOCK = 256 }]
+
+[tool.occupancy.kernels."split_sum.py:split_sum".budgets]
+max_shared_bytes = 65536
+"""
 PIECES = (
     *("0", "-1", "1", "3", "1e308", "1e309", "-0.0", ".nan", ".inf", "NaN", "Infinity", "9223372036854775808"),
     *(
@@ -161,10 +183,19 @@ def prepared(folder: Path) -> Answers:
             folder / "times.jsonl", kernel_text="split_sum.yaml", batches=(8, 64),
         )  # fmt: skip
     shutil.copy(ROOT / "hw_profiles" / "h200-sxm.yaml", folder / "mine.yaml")
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / "rows.jsonl").write_text(
+        '{"threads": 128, "regs": 168, "shared": 61568}\n{"num_warps": 4, "shared": 0}\n'
+    )
+    cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": part.splitlines(keepends=True)}
+             for part in (folder / "split_sum.py").read_text().split("\n\n\n")]  # fmt: skip
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "split_sum.ipynb").write_text(json.dumps(notebook, indent=1))
     os.chdir(folder)
     commands = (
         ["analyze", "split_sum.yaml", "--time"],
-        ["check", "split_sum.yaml"],
+        ["check", "--write-baseline", "occupancy.lock.json"],
+        ["check"],
         ["recommend", "split_sum.yaml", "--batch", "8,64", "--gpu", "h200"],
         ["sweep", "split_sum.yaml", "--batch", "8:16"],
         ["calibrate", "times.jsonl", "-o", "calibration.yaml"],
@@ -172,7 +203,10 @@ def prepared(folder: Path) -> Answers:
         ["knobs", "split_sum.py"],
         ["init", "split_sum.py:split_sum", "-o", "-"],
         ["calc", "--threads", "128", "--regs", "168", "--shared", "61568"],
+        ["calc", "--input", "rows.jsonl"],
         ["gpus"],
+        ["gpus", "show", "h200"],
+        ["knobs", "split_sum.ipynb"],
         ["cache"],
     )
     for command in commands:  # in both forms, so that what they import is there for all
@@ -278,11 +312,33 @@ def of_reference(folder: Path, chance: random.Random) -> list[str]:
 
 
 def of_kernel_file(folder: Path, chance: random.Random) -> list[str]:
-    """A mutated kernel file, read and not run."""
-    written(folder / "split_sum.py", mutated((folder / "split_sum.py").read_text(), chance), chance)
+    """A mutated kernel file or notebook, read and not run."""
+    name = chance.choice(("split_sum.py", "split_sum.py", "split_sum.ipynb"))
+    written(folder / name, mutated((folder / name).read_text(), chance), chance)
     return chance.choice(
-        [["knobs", "split_sum.py"], ["init", "split_sum.py:split_sum", "-o", "-"], ["knobs", ".", "--format", "json"]]
+        [["knobs", name], ["init", f"{name}:split_sum", "-o", "-"], ["knobs", ".", "--format", "json"]]
     )
+
+
+def of_baseline(folder: Path, chance: random.Random) -> list[str]:
+    """A mutated baseline or project file of `check`."""
+    name = chance.choice(("occupancy.lock.json", "occupancy.lock.json", "pyproject.toml"))
+    written(folder / name, mutated((folder / name).read_text(), chance), chance)
+    form = ["--format", chance.choice(("table", "json", "markdown", "github", "gitlab", "junit", "sarif", "jsonl"))]
+    return chance.choice(
+        [
+            ["check", *form],
+            ["check", "split_sum.yaml", "--baseline", "occupancy.lock.json", *form],
+            ["check", "--update-baseline"],
+            ["check", "--config", "pyproject.toml", "--tolerance", "registers_per_thread=5", *form],
+        ]
+    )
+
+
+def of_rows(folder: Path, chance: random.Random) -> list[str]:
+    """A mutated file of rows for `calc`."""
+    written(folder / "rows.jsonl", mutated((folder / "rows.jsonl").read_text(), chance), chance)
+    return ["calc", "--input", "rows.jsonl"]
 
 
 def of_times(folder: Path, chance: random.Random) -> list[str]:
@@ -341,6 +397,8 @@ KINDS: dict[str, Callable[[Path, random.Random], list[str]]] = {
     "kernel file": of_kernel_file,
     "times": of_times,
     "profile": of_profile,
+    "baseline": of_baseline,
+    "rows": of_rows,
     "cache": of_cache,
 }
 
@@ -381,55 +439,85 @@ def tried(folder: Path, arguments: list[str], debug: str = "") -> tuple[int, flo
     return code, used.ru_utime + used.ru_stime, said.read_text(errors="replace") if said.exists() else ""
 
 
+@dataclasses.dataclass
+class Tally:
+    """What came of some inputs."""
+
+    kinds: Counter[str] = dataclasses.field(default_factory=Counter)
+    ends: Counter[int] = dataclasses.field(default_factory=Counter)
+    failures: Counter[str] = dataclasses.field(default_factory=Counter)
+    slowest: tuple[float, str] = (0.0, "none")
+
+    def add(self, other: Tally) -> None:
+        """Take in what came of others."""
+        self.kinds += other.kinds
+        self.ends += other.ends
+        self.failures += other.failures
+        self.slowest = max(self.slowest, other.slowest)
+
+
+def fuzzed(work: tuple[int, argparse.Namespace, Path]) -> Tally:
+    """Try every `jobs`-th input, from the `first` on; those that fail are printed and kept."""
+    first, asked, base = work
+    tally, started = Tally(), time.monotonic()
+    for number in range(first, asked.inputs, asked.jobs):
+        if time.monotonic() - started > asked.seconds:
+            break
+        chance = random.Random(f"{asked.seed}:{number}")
+        kind = chance.choice(asked.only or tuple(KINDS))
+        folder = base.parent / f"{number}"
+        shutil.copytree(base, folder)
+        os.chdir(folder)  # what an input names is looked for here
+        arguments = KINDS[kind](folder, chance)
+        code, seconds, said = tried(folder, arguments)
+        tally.kinds[kind] += 1
+        tally.ends[code] += 1
+        tally.slowest = max(tally.slowest, (seconds, f"{kind}, input {number}"))
+        why = next((word for word in ("Traceback", "error of occupancy itself") if word in said), "")
+        if not why and code not in ALLOWED:
+            why = f"ended with {code}"
+        if why:
+            tally.failures[why] += 1
+            shown = tried(folder, arguments, "1")[2] if code in ALLOWED else said
+            shutil.copytree(folder, asked.keep / f"{asked.seed}-{number}", symlinks=True, dirs_exist_ok=True)
+            print(f"FAILED: input {number}, {kind}: {arguments!r}: {code}\n{shown[-1500:]}", flush=True)
+        os.chdir(base)
+        shutil.rmtree(folder)
+        folder.with_suffix(".out").unlink(missing_ok=True)
+        tries = sum(tally.kinds.values())
+        if first == 0 and tries % 1000 == 0:
+            print(f"{tries:,} inputs of a job, {time.monotonic() - started:.0f} s: {dict(tally.ends)}", flush=True)
+    return tally
+
+
 def main() -> int:
     """Fuzz; what came of it is printed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600.0, help="At most so long.")
+    parser.add_argument("--jobs", type=int, default=1, help="Inputs at once.")
     parser.add_argument("--only", choices=tuple(KINDS), action="append")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="Where inputs that fail are left.")
     asked = parser.parse_args()
-    keep = asked.keep.absolute()
-    ends: Counter[int] = Counter()
-    kinds: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    slowest, slowest_of = 0.0, ""
+    asked.keep = asked.keep.absolute()
+    tally = Tally()
     with tempfile.TemporaryDirectory(prefix="occupancy-fuzz-") as name:
         base = Path(name) / "base"
         base.mkdir()
         prepared(base)
         started = time.monotonic()
-        for number in range(asked.inputs):
-            if time.monotonic() - started > asked.seconds:
-                break
-            chance = random.Random(f"{asked.seed}:{number}")
-            kind = chance.choice(asked.only or tuple(KINDS))
-            folder = Path(name) / f"{number}"
-            shutil.copytree(base, folder)
-            arguments = KINDS[kind](folder, chance)
-            code, seconds, said = tried(folder, arguments)
-            kinds[kind] += 1
-            ends[code] += 1
-            if seconds > slowest:
-                slowest, slowest_of = seconds, f"{kind}, input {number}"
-            why = next((word for word in ("Traceback", "error of occupancy itself") if word in said), "")
-            if not why and code not in ALLOWED:
-                why = f"ended with {code}"
-            if why:
-                failures[why] += 1
-                shown = tried(folder, arguments, "1")[2] if code in ALLOWED else said
-                shutil.copytree(folder, keep / f"{asked.seed}-{number}", symlinks=True, dirs_exist_ok=True)
-                print(f"FAILED: input {number}, {kind}: {arguments!r}: {code}\n{shown[-1500:]}", flush=True)
-            shutil.rmtree(folder)
-            folder.with_suffix(".out").unlink(missing_ok=True)
-            if (number + 1) % 1000 == 0:
-                print(f"{number + 1:,} inputs, {time.monotonic() - started:.0f} s: {dict(ends)}", flush=True)
+        with multiprocessing.get_context("fork").Pool(asked.jobs) as pool:
+            for done in pool.imap_unordered(fuzzed, [(first, asked, base) for first in range(asked.jobs)]):
+                tally.add(done)
         took = time.monotonic() - started
-    print(f"inputs: {sum(kinds.values()):,} ({', '.join(f'{n} {c:,}' for n, c in kinds.most_common())})")
-    print(f"ended with: {', '.join(f'{c}: {n:,}' for c, n in sorted(ends.items()))}; failures: {dict(failures) or 0}")
-    print(f"slowest: {slowest:.1f} s of processor time ({slowest_of}); {took:.0f} s in all, seed {asked.seed}")
-    return 1 if failures else 0
+        os.chdir(ROOT)
+    print(f"inputs: {tally.kinds.total():,} ({', '.join(f'{n} {c:,}' for n, c in tally.kinds.most_common())})")
+    ends = ", ".join(f"{c}: {n:,}" for c, n in sorted(tally.ends.items()))
+    print(f"ended with: {ends}; failures: {dict(tally.failures) or 0}")
+    print(f"slowest: {tally.slowest[0]:.1f} s of processor time ({tally.slowest[1]}); seed {asked.seed}")
+    print(f"{took:.0f} s, {asked.jobs} at once")
+    return 1 if tally.failures else 0
 
 
 if __name__ == "__main__":

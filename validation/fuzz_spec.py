@@ -1,6 +1,7 @@
 """Coverage-guided fuzzing of what reads strangers' text: spec files, expressions, config tables.
 
     python validation/fuzz_spec.py -runs=30000 -max_len=4096 -seed=1    # needs atheris, pydantic and pyyaml
+    python validation/fuzz_spec.py -runs=30000 -seed=1 -seconds=200    # without atheris: drawn at random, unguided
 
 Each case is one text: a whole file, a known spec with pieces replaced, an expression, or a JSON table. It comes to a
 spec, a number or a table, or to one `InputError`; any other exception is printed with its traceback and ends the run
@@ -10,6 +11,7 @@ harm: a case over it counts as a failure). Results: fuzz_spec.md.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sys
@@ -19,11 +21,15 @@ import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import atheris
+try:
+    import atheris
+except ImportError:
+    atheris = None
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-with atheris.instrument_imports(include=["occupancy_cli"]):
+with atheris.instrument_imports(include=["occupancy_cli"]) if atheris else contextlib.nullcontext():
     from occupancy_cli.errors import InputError
     from occupancy_cli.plan.kernel_input import parse_argument, parse_ref, split_axes
     from occupancy_cli.spec.config_tables import read_table
@@ -83,7 +89,25 @@ YAML_PIECES = (
 )
 
 
-def expression(data: atheris.FuzzedDataProvider) -> str:
+class Drawn:
+    """What stands in for atheris's provider of values where there is none: values drawn at random."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._chance = random.Random(raw)
+
+    def ConsumeIntInRange(self, low: int, high: int) -> int:
+        """A number from `low` to `high`."""
+        return self._chance.randint(low, high)
+
+    def ConsumeUnicodeNoSurrogates(self, most: int) -> str:
+        """At most so many characters, half of them ASCII."""
+        return "".join(
+            chr(self._chance.choice((self._chance.randrange(128), self._chance.randrange(0xD800))))
+            for _ in range(self._chance.randint(0, most))
+        )
+
+
+def expression(data: Any) -> str:
     """A text made of pieces of expressions and free text."""
     parts = []
     for _ in range(data.ConsumeIntInRange(1, 12)):
@@ -94,7 +118,7 @@ def expression(data: atheris.FuzzedDataProvider) -> str:
     return "".join(parts)
 
 
-def spec_text(data: atheris.FuzzedDataProvider) -> str:
+def spec_text(data: Any) -> str:
     """A known spec with lines dropped, moved, or replaced in part, or free text."""
     if data.ConsumeIntInRange(0, 9) == 0:
         return data.ConsumeUnicodeNoSurrogates(4000)
@@ -120,14 +144,14 @@ def spec_text(data: atheris.FuzzedDataProvider) -> str:
     return "".join(lines)
 
 
-def table_text(data: atheris.FuzzedDataProvider) -> str:
+def table_text(data: Any) -> str:
     """A config table with a piece cut out and another put in."""
     first = data.ConsumeIntInRange(0, len(TABLE))
     last = min(len(TABLE), first + data.ConsumeIntInRange(0, 40))
     return TABLE[:first] + expression(data) + TABLE[last:]
 
 
-def run_case(kind: int, data: atheris.FuzzedDataProvider, folder: Path) -> str:
+def run_case(kind: int, data: Any, folder: Path) -> str:
     """Do one case; which outcome it had. Exceptions other than `InputError` go through."""
     if kind == 0:
         path = folder / "k.yaml"
@@ -154,7 +178,8 @@ def run_case(kind: int, data: atheris.FuzzedDataProvider, folder: Path) -> str:
 
 
 def main() -> None:
-    runs = next((int(a.partition("=")[2]) for a in sys.argv if a.startswith("-runs=")), 30_000)
+    asked = dict(a.lstrip("-").partition("=")[::2] for a in sys.argv[1:])
+    runs, seconds = int(asked.get("runs", 30_000)), float(asked.get("seconds", 3600))
     outcomes: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     slowest = [0.0, ""]
@@ -163,7 +188,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="fuzz-spec-"))
 
     def one(raw: bytes) -> None:
-        data = atheris.FuzzedDataProvider(raw)
+        data = atheris.FuzzedDataProvider(raw) if atheris else Drawn(raw)
         kind = min(data.ConsumeIntInRange(0, 15), 15)
         kind = 0 if kind < 6 else 1 if kind < 9 else 2 if kind < 11 else kind - 8
         began = time.monotonic()
@@ -184,21 +209,24 @@ def main() -> None:
         if took > LONGEST_S:
             print(f"FAILED: {name} took {took:.1f} s", flush=True)
             os._exit(1)
-        if sum(kinds.values()) >= runs:
+        if sum(kinds.values()) >= runs or time.monotonic() - started > seconds:
             print(f"cases: {sum(kinds.values()):,} ({', '.join(f'{n}s {c:,}' for n, c in kinds.most_common())})")
             print(f"came to: {', '.join(f'{n} {c:,}' for n, c in outcomes.most_common())}; any other exception: 0")
-            seconds = time.monotonic() - started
-            print(f"slowest case: {float(slowest[0]) * 1000:.0f} ms ({slowest[1]}); {seconds:.0f} s in all")
+            spent = time.monotonic() - started
+            print(f"slowest case: {float(slowest[0]) * 1000:.0f} ms ({slowest[1]}); {spent:.0f} s in all")
             sys.stdout.flush()
             os._exit(0)
 
+    if atheris is None:
+        for number in range(runs):
+            one(f"{asked.get('seed', 1)}:{number}".encode())
     # libFuzzer starts from short inputs, which make dull cases: it is given random ones to start from.
     corpus = folder / "corpus"
     corpus.mkdir()
     source = random.Random(1)
     for i in range(300):
         (corpus / f"{i}").write_bytes(source.randbytes(source.randrange(16, 3000)))
-    options = [a for a in sys.argv if not a.startswith("-runs=")]
+    options = [a for a in sys.argv if not a.startswith(("-runs=", "-seconds="))]
     atheris.Setup([*options, "-len_control=0", "-verbosity=0", str(corpus)], one)
     atheris.Fuzz()
 
