@@ -59,6 +59,8 @@ FLAG = re.compile(
 )
 DTYPE = re.compile(r"dtype|_type$|^ty$", re.IGNORECASE)
 FUNCTIONS_A_SHARE = 12
+# What of a wheel is read; its METADATA by packages that ask for their own version.
+READ = (".py", ".json", ".yaml", ".dist-info/METADATA")
 
 
 @dataclass
@@ -281,7 +283,7 @@ def unpacked(wheels: list[Path], into: Path) -> Iterator[tuple[str, Path]]:
         name = "-".join(wheel.name.split("-")[:2])
         folder = into / name
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder, [i for i in archive.namelist() if i.endswith((".py", ".json", ".yaml"))])
+            archive.extractall(folder, [i for i in archive.namelist() if i.endswith(READ)])
         yield name, folder
 
 
@@ -326,7 +328,11 @@ def walked(share: Share, walk: Walk) -> tuple[list[Result], int]:
         for i, kernel in enumerate(share.kernels):
             if time.monotonic() > walk.until:
                 return results, len(share.kernels) - i
-            result = analyze(service, share.root, share.package, kernel, gpu, target, walk.depth)
+            try:
+                result = analyze(service, share.root, share.package, kernel, gpu, target, walk.depth)
+            except Exception as bad:  # noqa: BLE001 (a fault of the tool's own counts as one, and the walk goes on)
+                said = f"{type(bad).__name__}: {bad}"
+                result = Result(share.package, kernel.place.file, kernel.name, kernel.role, "unclear", "", said)
             results.append(result)
             if result.outcome == "unclear" or walk.loud:
                 print(f"{result.outcome} {kernel.place}:{kernel.name} {result.kind}: {result.message}", flush=True)
