@@ -2,6 +2,7 @@
 
     python validation/stalls.py                         # a line for each launch, and the counts; half a minute
     python validation/stalls.py --lines --only gemm     # the lines of some launches, with what warps waited for
+    python validation/stalls.py --large                 # the same of launches that fill the GPU
     python validation/stalls.py --condense FOLDER       # of what h200/ncu_kernels.py left, unpacked: the record
 
 `h200/results/stalls.json.xz` has, of each launch of `h200/ncu_kernels.py` with enough samples, its machine code with
@@ -37,6 +38,7 @@ from occupancy_cli.readers.register_life import instruction_sources  # noqa: E40
 from occupancy_cli.readers.ttgir import SourceLine  # noqa: E402
 
 RECORD = HERE / "h200" / "results" / "stalls.json.xz"
+LARGE = HERE / "h200" / "results" / "stalls-large.json.xz"
 LEAST_SAMPLES = 60  # a share of a half has a standard error of 6.5 points then
 FIRST_LINES = 3
 POINTS = 10.0
@@ -73,8 +75,8 @@ def _first(shares: Mapping[int, float], count: int) -> list[int]:
     return sorted(shares, key=lambda line: (-shares[line], line))[:count]
 
 
-def read_record() -> list[dict[str, Any]]:
-    with lzma.open(RECORD, "rt", encoding="utf-8") as file:
+def read_record(record: Path = RECORD) -> list[dict[str, Any]]:
+    with lzma.open(record, "rt", encoding="utf-8") as file:
         found: list[dict[str, Any]] = json.load(file)
     return found
 
@@ -118,8 +120,8 @@ def _line(source: tuple[SourceLine, ...]) -> int:
     return source[0].line if source else 0
 
 
-def condense(folder: Path, nvdisasm: str) -> None:
-    """Write the record from an unpacked `ncu.tar.gz`."""
+def condense(folder: Path, nvdisasm: str, into: Path) -> None:
+    """Write a record from an unpacked `ncu.tar.gz`."""
     from compare_accesses import tables
 
     launches = [json.loads(line) for line in (folder / "launches.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -130,8 +132,8 @@ def condense(folder: Path, nvdisasm: str) -> None:
         samples = _samples(columns, rows)
         if about["kind"] != "pattern" and sum(sum(each.values()) for each in samples.values()) >= LEAST_SAMPLES:
             record.append(_condensed(about, samples, nvdisasm))
-    RECORD.write_bytes(lzma.compress(json.dumps(record, separators=(",", ":")).encode(), preset=9))
-    print(f"{len(record)} launches, {RECORD.stat().st_size:,} bytes")
+    into.write_bytes(lzma.compress(json.dumps(record, separators=(",", ":")).encode(), preset=9))
+    print(f"{len(record)} launches, {into.stat().st_size:,} bytes")
 
 
 def _samples(columns: list[str], rows: list[list[str]]) -> dict[str, dict[str, int]]:
@@ -219,15 +221,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", default="", help="launches whose name contains this")
     parser.add_argument("--lines", action="store_true", help="the first lines of each launch")
+    parser.add_argument("--large", action="store_true", help="the record of launches that fill the GPU")
     parser.add_argument("--condense", type=Path, metavar="FOLDER")
     parser.add_argument("--nvdisasm", default="nvdisasm", help="with --condense: the program")
     given = parser.parse_args()
+    record = LARGE if given.large else RECORD
     if given.condense:
-        condense(given.condense, given.nvdisasm)
+        condense(given.condense, given.nvdisasm, record)
         return 0
     found = []
     print(f"{'launch':28}{'samples':>8}   {'top':6} points apart, the first {FIRST_LINES} lines")
-    for launch in read_record():
+    for launch in read_record(record):
         if given.only in launch["name"] and (compared := compare(launch)) is not None:
             found.append(compared)
             print(report(compared, given.lines), flush=True)

@@ -8,8 +8,10 @@ modules load with stand-ins. Every kernel is described (signature, autotune conf
 GPU up to shared-memory allocation. Argument types are guesses from names and use, constexprs come from the autotuner,
 from defaults and from names, so many kernels cannot compile; what counts is that each says why: `unclear` has to be 0.
 
-With `--explain` each is compiled to the end and explained: the buffers of its map have to end at the launch's bytes,
-and registers that live at the peak should be at most what the compiler allocated, and not far below.
+With `--map` the map of shared memory that `explain` shows is read of each too: its buffers have to end at the bytes of
+the launch. With `--explain` each is compiled to the end, and registers that live at the peak should be at most what the
+compiler allocated, and not far below. `--jobs` walks in several processes; after `--minutes` what was not begun is
+left, and counted as such.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import ast
 import datetime
 import importlib.util
 import json
+import math
 import os
 import platform
 import random
@@ -28,14 +31,15 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from occupancy_cli.compile.compile_service import CompileService
+from occupancy_cli.compile.compile_service import CompileService, triton_version
 from occupancy_cli.compile.kernel_record import KernelDescription
 from occupancy_cli.compile.request import ArgumentValue, CompileRequest, KernelSource, Target
 from occupancy_cli.compile.worker_client import Limits
@@ -54,6 +58,9 @@ FLAG = re.compile(
     r"^(is|has|use|do|with|enable|need|apply|save|store|return|causal|even|reverse|mask|skip|norm)_?", re.I
 )
 DTYPE = re.compile(r"dtype|_type$|^ty$", re.IGNORECASE)
+FUNCTIONS_A_SHARE = 12
+# What of a wheel is read; its METADATA by packages that ask for their own version.
+READ = (".py", ".json", ".yaml", ".dist-info/METADATA")
 
 
 @dataclass
@@ -73,6 +80,10 @@ class Result:
     stand_ins: list[str] = field(default_factory=list)
     seconds: float = 0.0
     mapped_bytes: int | None = None
+    """Where the last buffer of the map ends; None where no map was asked for or nothing compiled."""
+    buffers: int = 0
+    room_buffers: int = 0
+    """Buffers whose size was told from the room that they have: no compiler pass said it."""
     registers: int | None = None
     peak_live: int | None = None
 
@@ -201,9 +212,12 @@ def analyze(
     kernel: KernelKnobs,
     gpu: GpuProfile,
     target: Target,
-    explain: bool = False,
+    depth: str = "",
 ) -> Result:
-    """Describe one JIT function and compile its first config with guessed arguments, to the end with `explain`."""
+    """Describe one JIT function and compile its first config with guessed arguments.
+
+    `depth`: "" up to the allocation of shared memory, "map" with the map of it, "explain" to the end.
+    """
     path = root / kernel.place.file
     source = KernelSource(kernel.name, file=str(path))
     result = Result(package, kernel.place.file, kernel.name, kernel.role, "")
@@ -227,8 +241,8 @@ def analyze(
             arguments=tuple(guess_arguments(described, pointers, element)),
             constexprs=tuple((constexprs | {n: v for n, v in config.items() if n in names}).items()),
             options=tuple((n, v) for n, v in config.items() if n not in names),
-            stop_above=None if explain else -1,
-            explain=explain,
+            stop_above=None if depth == "explain" else -1,
+            explain=bool(depth),
         )
         tried = service.compile_all([request])[0]
         outcome = tried if outcome is None or tried.ok else outcome  # of several failures the first guess's counts
@@ -242,7 +256,9 @@ def analyze(
     result.over_cap = outcome.resources.shared_bytes > gpu.limits.shared_per_cta_optin_bytes
     if outcome.explanation is not None:
         read = outcome.explanation.read()
-        result.mapped_bytes = max((b.offset + b.bytes for b in read.shared_map.buffers), default=0)
+        buffers = read.shared_map.buffers
+        result.mapped_bytes = max((b.offset + b.bytes for b in buffers), default=0)
+        result.buffers, result.room_buffers = len(buffers), sum(not b.bytes_exact for b in buffers)
         if read.registers is not None:
             result.registers, result.peak_live = outcome.resources.registers_per_thread, read.registers.peak
     return finished(result, started, "", "")
@@ -267,12 +283,65 @@ def unpacked(wheels: list[Path], into: Path) -> Iterator[tuple[str, Path]]:
         name = "-".join(wheel.name.split("-")[:2])
         folder = into / name
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder, [i for i in archive.namelist() if i.endswith((".py", ".json", ".yaml"))])
+            archive.extractall(folder, [i for i in archive.namelist() if i.endswith(READ)])
         yield name, folder
 
 
+@dataclass(frozen=True)
+class Share:
+    """Some JIT functions of a package, for one process to walk."""
+
+    package: str
+    root: Path
+    kernels: tuple[KernelKnobs, ...]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How each is walked. `until` is when nothing more is begun, as `time.monotonic` counts on this machine."""
+
+    gpu: str
+    timeout: float
+    depth: str
+    until: float
+    loud: bool
+
+
+def shares_of(package: str, root: Path, kernels: Sequence[KernelKnobs], most: int) -> list[Share]:
+    """Of `most` functions or more, those of a file together: a worker loads a file once."""
+    found: list[list[KernelKnobs]] = [[]]
+    for kernel in kernels:
+        if len(found[-1]) >= most and found[-1][-1].place.file != kernel.place.file:
+            found.append([])
+        found[-1].append(kernel)
+    return [Share(package, root, tuple(each)) for each in found if each]
+
+
+def walked(share: Share, walk: Walk) -> tuple[list[Result], int]:
+    """(what became of a share's functions, how many were not reached)."""
+    gpu = load_gpu(walk.gpu)
+    target = target_of(gpu)
+    results: list[Result] = []
+    if time.monotonic() > walk.until:
+        return results, len(share.kernels)
+    with CompileService(limits=Limits(walk.timeout, 8 << 30), jobs=1) as service:
+        for i, kernel in enumerate(share.kernels):
+            if time.monotonic() > walk.until:
+                return results, len(share.kernels) - i
+            try:
+                result = analyze(service, share.root, share.package, kernel, gpu, target, walk.depth)
+            except Exception as bad:  # noqa: BLE001 (a fault of the tool's own counts as one, and the walk goes on)
+                said = f"{type(bad).__name__}: {bad}"
+                result = Result(share.package, kernel.place.file, kernel.name, kernel.role, "unclear", "", said)
+            results.append(result)
+            if result.outcome == "unclear" or walk.loud:
+                print(f"{result.outcome} {kernel.place}:{kernel.name} {result.kind}: {result.message}", flush=True)
+    return results, 0
+
+
 def main() -> int:
-    """Run over the wheels given, write OUT.json and OUT.md; the exit code is 1 when a failure was unclear."""
+    """Run over the wheels given, write OUT.json and OUT.md; the exit code is 1 when a failure was unclear or a map
+    does not end where its launch does."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheels", nargs="+", type=Path, help="wheel files, or folders that hold an unpacked one")
     parser.add_argument("--limit", type=int, default=200, help="JIT functions of each package, at random; 0: all")
@@ -280,37 +349,49 @@ def main() -> int:
     parser.add_argument("--gpu", default="rtx-pro-6000")
     parser.add_argument("--timeout", type=float, default=30.0)
     parser.add_argument("--kernel", help="only JIT functions whose file:name contains this")
-    parser.add_argument(
-        "--explain", action="store_true", help="compile to the end; check the map of shared memory and the registers"
+    parser.add_argument("--jobs", type=int, default=1, help="processes that walk at once")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing more after this time")
+    depth = parser.add_mutually_exclusive_group()
+    depth.add_argument(
+        "--map", dest="depth", action="store_const", const="map", default="", help="check the map of shared memory"
     )
+    depth.add_argument(
+        "--explain", dest="depth", action="store_const", const="explain",
+        help="compile to the end; check the map and the registers",
+    )  # fmt: skip
     parser.add_argument("-o", "--out", type=Path, default=None)
     given = parser.parse_args()
-    gpu = load_gpu(given.gpu)
-    target = target_of(gpu)
     results: list[Result] = []
     totals: dict[str, int] = {}
+    left = 0
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        for package, root in unpacked(given.wheels, Path(folder)):
-            kernels, totals[package] = chosen(root, given.limit, given.seed)
-            with CompileService(limits=Limits(given.timeout, 8 << 30), jobs=1) as service:
-                for kernel in kernels:
-                    if given.kernel and given.kernel not in f"{kernel.place.file}:{kernel.name}":
-                        continue
-                    result = analyze(service, root, package, kernel, gpu, target, given.explain)
-                    results.append(result)
-                    if result.outcome == "unclear" or given.kernel:
-                        print(
-                            f"{result.outcome} {kernel.place}:{kernel.name} {result.kind}: {result.message}", flush=True
-                        )
-                triton = service.triton
-            if given.out is not None:
-                given.out.with_suffix(".json").write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
-                text = report(results, totals, given, triton, time.monotonic() - started)
-                given.out.with_suffix(".md").write_text(text)
-            print(f"{package}: {dict(Counter(r.outcome for r in results if r.package == package))}", flush=True)
-    if given.explain:
-        print(explained(results), flush=True)
+    walk = Walk(given.gpu, given.timeout, given.depth, started + 60 * given.minutes, bool(given.kernel))
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(given.jobs) as processes:
+        packages = list(unpacked(given.wheels, Path(folder)))
+        count = len(packages)
+        read = processes.map(chosen, [root for _, root in packages], [given.limit] * count, [given.seed] * count)
+        shares: list[Share] = []
+        for (package, root), (kernels, totals[package]) in zip(packages, read, strict=True):
+            wanted = [k for k in kernels if not given.kernel or given.kernel in f"{k.place.file}:{k.name}"]
+            shares += shares_of(package, root, wanted, len(wanted) if given.jobs == 1 else FUNCTIONS_A_SHARE)
+        # What is left when time is over is some of every package.
+        order = list(range(len(shares)))
+        if given.jobs > 1:
+            random.Random(given.seed).shuffle(order)
+        found = dict(zip(order, processes.map(walked, [shares[i] for i in order], [walk] * len(order)), strict=True))
+        for i in range(len(shares)):
+            results += found[i][0]
+            left += found[i][1]
+    if given.out is not None:
+        given.out.with_suffix(".json").write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
+        text = report(results, totals, given, triton_version(), time.monotonic() - started)
+        given.out.with_suffix(".md").write_text(text)
+    for package in totals:
+        print(f"{package}: {dict(Counter(r.outcome for r in results if r.package == package))}")
+    if left:
+        print(f"{left:,} functions were not reached in {given.minutes:g} minutes")
+    if given.depth:
+        print(explained(results))
     wrong = any(r.mapped_bytes is not None and r.mapped_bytes != r.shared_bytes for r in results)
     return 1 if wrong or any(r.outcome == "unclear" for r in results) else 0
 
@@ -322,11 +403,16 @@ def explained(results: list[Result]) -> str:
     counted = [(r.peak_live, r.registers) for r in mapped if r.peak_live is not None and r.registers is not None]
     above = sum(peak > allocated for peak, allocated in counted)
     near = sum(0.9 * allocated <= peak <= allocated for peak, allocated in counted)
+    room = sum(r.room_buffers > 0 for r in mapped)
     lines = [
-        f"{len(mapped)} maps of shared memory ({sum(bool(r.shared_bytes) for r in mapped)} of them not empty), "
-        f"{len(missed)} that do not end at the launch's bytes",
-        f"{len(counted)} counts of live registers: {above} above the compiler's, {near} within 10 % below it",
+        f"{len(mapped):,} maps of shared memory ({sum(bool(r.shared_bytes) for r in mapped):,} of them not empty, "
+        f"{sum(r.buffers for r in mapped):,} buffers), {len(missed)} that do not end at the launch's bytes; in {room} "
+        f"the size of a buffer is told from the room that it has",
     ]
+    if counted:
+        lines.append(
+            f"{len(counted):,} counts of live registers: {above} above the compiler's, {near} within 10 % below it"
+        )
     lines += [f"missed: {r.package} {r.file}:{r.kernel}: {r.mapped_bytes} of {r.shared_bytes} bytes" for r in missed]
     return "\n".join(lines)
 
@@ -341,10 +427,11 @@ def report(
         f"{datetime.date.today()}, {os.cpu_count()} cores, no GPU, Python {platform.python_version()}, Triton "
         f"{triton} "
         f"{'without' if importlib.util.find_spec('torch') is None else 'with a CPU build of'} PyTorch,",
-        f"target {given.gpu}. {seconds / 60:.0f} minutes, one compile at a time. Command:",
+        f"target {given.gpu}. {seconds / 60:.0f} minutes, {given.jobs} at a time. Command:",
         "",
         f"    python validation/third_party.py WHEELS --limit {given.limit} --seed {given.seed} --gpu {given.gpu} "
-        f"--timeout {given.timeout:g}",
+        f"--timeout {given.timeout:g}{f' --{given.depth}' if given.depth else ''}"
+        f"{f' --jobs {given.jobs}' if given.jobs > 1 else ''}",
         "",
         "Each JIT function is loaded from its wheel (without the wheel's dependencies), described, and compiled up to",
         "shared-memory allocation with guessed argument types. `unclear` are failures without a kind and a sentence",
@@ -377,6 +464,8 @@ def report(
     loaded = [r for r in results if r.stand_ins]
     compiled = sum(r.outcome == "compiles" for r in results)
     lines += ["", f"{len(loaded):,} of the {compiled:,} that compile were loaded with stand-ins.", ""]
+    if given.depth:
+        lines += ["## Maps of shared memory", "", *explained(results).splitlines(), ""]
     return "\n".join(lines)
 
 

@@ -5,9 +5,11 @@ follows from the operation's types and attributes alone, by rules that change fr
 told again here. A module that holds nothing but that operation is handed to the same pass, and what it then needs
 altogether is the size:
 
-    tt.func @probe(%v0: tensor<32x16xf32, #mma>) {
-      %0 = ttg.convert_layout %v0 : tensor<32x16xf32, #mma> -> tensor<32x16xf32, #blocked>   the pass: ttg.shared = 2048
+    tt.func @probe(%$0: tensor<32x16xf32, #mma>) -> (tensor<32x16xf32, #blocked>) {
+      %0 = ttg.convert_layout %$0 : tensor<32x16xf32, #mma> -> tensor<32x16xf32, #blocked>   the pass: ttg.shared = 2048
+      tt.return %0 : tensor<32x16xf32, #blocked>
 
+What it gives is returned, since an atomic operation takes scratch only for a result that someone uses.
 `with_sizes` writes them into the text as later versions do, `allocation.size` beside `allocation.offset`.
 """
 
@@ -72,10 +74,19 @@ def _probe(lines: list[str], end: int) -> str | None:
     if types is None or count != len(types):
         return None
     of_operand = dict(zip(_OPERAND.findall(head), types, strict=True))
-    names = {name: f"%v{i}" for i, name in enumerate(operands)}
+    # No name of a source has a dollar in it: none of a region's or a result's is one of these.
+    names = {name: f"%${i}" for i, name in enumerate(operands)}
+    result = _OPERAND.match(operation[0].strip())
     operation[0] = _OPERAND.sub(lambda found: names.get(found[0], found[0]), operation[0])
     arguments = ", ".join(f"{names[name]}: {of_operand[name]}" for name in operands)
-    return "\n".join([f"  tt.func public @probe({arguments}) {{", *operation, "    tt.return", "  }"])
+    given, returned = "", "tt.return"
+    if result is not None:
+        results = _listed(operation[-1].rpartition(" : ")[2].partition(" -> ")[2].strip())
+        name = result[0]
+        named = [f"{name}#{i}" for i in range(len(results))] if len(results) > 1 else [name]
+        given, returned = f" -> ({', '.join(results)})", f"tt.return {', '.join(named)} : {', '.join(results)}"
+    head = f"  tt.func public @probe({arguments}){given} {{"
+    return "\n".join([head, *operation, f"    {returned}", "  }"])
 
 
 def _indent(line: str) -> int:
@@ -89,11 +100,15 @@ def _region_line(line: str) -> str:
 
 def _operand_types(text: str) -> list[str] | None:
     """The operand types of `(A, B) -> C` or `A -> B`; None where no result's type stands behind them."""
+    before, arrow, _ = text.partition(" -> ")
+    return _listed(before) if arrow else None
+
+
+def _listed(text: str) -> list[str]:
+    """The types of `(A, B)` or of `A`."""
     text = text.strip()
-    if " -> " not in text:
-        return None
     if not text.startswith("("):
-        return [text.partition(" -> ")[0].strip()]
+        return [text]
     found, depth, start = [], 0, 1
     for i, letter in enumerate(text):
         if letter in "(<[{":
@@ -104,5 +119,5 @@ def _operand_types(text: str) -> list[str] | None:
             found.append(text[start:i].strip())
             start = i + 1
             if depth == 0:
-                return [each for each in found if each]
-    return None
+                break
+    return [each for each in found if each]
