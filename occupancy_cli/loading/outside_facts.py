@@ -192,6 +192,11 @@ def _variables(_name: str) -> str | None:
     return hashed("", "\0".join(sorted(os.environ.keys() - TOOL_VARIABLES)))
 
 
+def _is_python_setting(name: str) -> bool:
+    """Whether Python itself may read a variable as it starts. `PYTHON` alone is a Makefile's, not Python's."""
+    return name.startswith("PYTHON") and name != "PYTHON" and name not in TOOL_VARIABLES
+
+
 @functools.lru_cache(maxsize=1)
 def interpreter() -> str:
     """Everything that decides how a Python process of this interpreter starts, and where its imports look.
@@ -199,7 +204,7 @@ def interpreter() -> str:
     The value is of the start of this process: what it has done to its own environment since decides nothing.
     """
     said = [sys.version, sys.prefix, sys.base_prefix, sys.executable, *time.tzname, str(time.timezone)]
-    said += sorted(f"{n}={v}" for n, v in os.environ.items() if n.startswith("PYTHON") and n not in TOOL_VARIABLES)
+    said += sorted(f"{n}={v}" for n, v in os.environ.items() if _is_python_setting(n))
     folders = list(site.getsitepackages())
     if site.ENABLE_USER_SITE:
         folders.append(site.getusersitepackages())

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 from watched_process import ROOT, filled, seen_by
 
-from occupancy_cli.loading.outside_facts import MACHINE_FIGURES, Fact, World, observe
+from occupancy_cli.loading.outside_facts import MACHINE_FIGURES, Fact, World, interpreter, observe
 from occupancy_cli.loading.watched_functions import CLOCKS, OF_THE_ZONE, WATCHED_ELSEWHERE, WATCHED_IN_OS
 
 
@@ -372,3 +372,18 @@ def test_a_file_too_large_to_hash_is_refused(folder: Path) -> None:
         file.truncate((64 << 20) + 1)
     (found,) = seen_by("open('large.bin', 'rb').read(1)", folder=folder)
     assert "more than 64 MiB" in found["refusals"][0]
+
+
+def test_how_python_starts_hangs_on_its_own_variables_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started() -> str:
+        interpreter.cache_clear()
+        return interpreter()
+
+    before = started()
+    monkeypatch.setenv("PYTHON", "python3.12")  # a Makefile's name of an interpreter: Python reads no such variable
+    monkeypatch.setenv("TERM", "dumb")
+    assert started() == before
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    assert started() != before
+    monkeypatch.undo()
+    assert started() == before
